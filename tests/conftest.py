@@ -45,6 +45,6 @@ def pytest_collection_finish() -> None:
     """Take what is loaded by now out of every later collection: a third of a second each."""
     early = sys.modules.get("trainperf.recording.early_lines")
     if early is not None:  # what pytest does before the first fit is no preparation of its script
-        early.EARLY_LINES.end()
+        early.EARLY_LINES.take()
     gc.collect()
     gc.freeze()

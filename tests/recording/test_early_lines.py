@@ -4,7 +4,6 @@ import gc
 import multiprocessing
 import re
 import sys
-import threading
 import types
 import weakref
 from dataclasses import replace
@@ -13,14 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.runs import RankSpec, make_gap, make_run_dir, make_step, make_steps
+from support.waiting import until
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.lines import before_fit, phase_lines
-from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.compilation import Compilation, Compiled
 from trainperf.core.artifacts.lines import (
     AWAITING,
+    BEFORE,
     BEFORE_FIT,
     BUILDING,
     COMPILING,
@@ -36,18 +37,14 @@ from trainperf.core.artifacts.lines import (
     SampledLines,
     SampledStack,
 )
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import RunInfo
-from trainperf.recording.early_lines import (
-    EVERY_NS,
-    LOOKS,
-    EarlyLines,
-    EarlySample,
-    Stack,
-    prepared_s,
-    slot_of,
-    stack_of,
-)
+from trainperf.recording.early_lines import EarlyLines, prepared_s, slot_of
+from trainperf.recording.line_sampler import LineSampler
+from trainperf.recording.probes.lines import LinesProbe
+from trainperf.recording.recorder import Recorder
+from trainperf.recording.stacks import Stack, stack_of
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import script_sum
 
@@ -139,41 +136,42 @@ def test_what_could_be_kept_is_counted_on_every_rank() -> None:
     """Modules that are loaded are not."""
     mapping = running((f"{INSTALLED}/datasets/arrow_dataset.py", "_map_single"))
     loading = running(("<frozen importlib._bootstrap>", "_load"))
-    samples = [EarlySample(mapping, 1, 2_500_000), EarlySample(loading, 2, 500_000)]
-    assert prepared_s(samples) == 2.5
+    seen = EarlyLines()
+    sampler = seen._sampler = LineSampler(lambda stack: (slot_of(stack), -1, stack))
+    numbers = [sampler.stacks.number(slot_of(stack), stack) for stack in (mapping, loading)]
+    lines = sampler.lines()
+    samples = (Sample(numbers[0], -1, 2_500_000), Sample(numbers[1], -1, 500_000))
+    assert prepared_s(msgspec.structs.replace(lines, samples=samples)) == 2.5
+    assert prepared_s(None) == 0
 
 
-class Waits(threading.Event):
-    """Lets a sampler look so many times, on a clock that its pauses move."""
+def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_the_fit(
+    tmp_path: Path,
+) -> None:
+    """Once; where every second sample was left out, the others stand for it."""
+    early = EarlyLines()
+    early.start("torch")
+    sampler = early._sampler
+    assert sampler is not None
+    began_ns = monotonic_ns()
+    until(lambda: sampler.taken >= 12)
+    took_s = (monotonic_ns() - began_ns) / 1e9
+    sampler.every = 2
+    early.end()
+    lines = early.take()
 
-    def __init__(self, looks: int) -> None:
-        super().__init__()
-        self.looks, self.now_ns, self.pauses_ns = looks, 0, []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Time passes at once."""
-        self.pauses_ns.append(round((timeout or 0.0) * 1e9))
-        self.now_ns += self.pauses_ns[-1]
-        return len(self.pauses_ns) > self.looks
-
-
-def test_looks_get_rarer_and_stand_for_all_of_the_time() -> None:
-    """Five a second first, then a five-hundredth of what has passed."""
-    waits = Waits(looks=1500)
-    early = EarlyLines(clock=lambda: waits.now_ns)
-    early._stop = waits
-
-    early._look_until_stopped()
-    early._thread = threading.Thread(target=lambda: None)
-    early._thread.start()
-    samples = early.end()
-
-    assert waits.pauses_ns[:2] == [EVERY_NS, EVERY_NS]
-    assert waits.pauses_ns[-1] > 5 * EVERY_NS
-    assert waits.pauses_ns[-1] <= sum(waits.pauses_ns) / LOOKS
-    sampled_us = sum(sample.stands_for_us for sample in samples)
-    assert sampled_us == pytest.approx(sum(waits.pauses_ns[:-1]) / 1000, abs=len(samples))
-    assert early.end() == ()  # once
+    assert lines is not None
+    assert early.take() is None
+    seen_s = sum(sample.stands_for_us for sample in lines.samples) / 2e6
+    assert seen_s == pytest.approx(took_s, rel=0.5)
+    probe = LinesProbe(tmp_path, early=lines)
+    probe.attach(Recorder(monotonic_ns))
+    probe.detach()
+    document = read_document(SampledLines, tmp_path)
+    assert document is not None
+    assert document.before_fit_s > took_s
+    slots = [document.stacks[sample.stack].slot for sample in document.samples]
+    assert sum(slot in BEFORE for slot in slots) == len(lines.samples)
 
 
 def test_who_does_not_prepare_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +190,7 @@ def test_who_does_not_prepare_is_not_sampled(monkeypatch: pytest.MonkeyPatch) ->
             else:
                 there.setattr(owner, name, value, raising=False)
             early.start("torch")
-        assert early._thread is None
+        assert early._sampler is None
 
 
 def lines_of(before_s: float, loading_s: float, whole_s: float) -> SampledLines:

@@ -6,7 +6,6 @@ import pytest
 from support.live import Heard, Timeline, assert_tiles, micro_batch_done, phases_ms
 
 from trainperf.core.phases import Gap, Phase, Tag
-from trainperf.recording.timeline import leaving_to
 
 
 MOVES: dict[str, Callable[[Timeline], object]] = {
@@ -170,31 +169,6 @@ def test_a_gap_has_its_start_its_length_and_the_step_before_it(case: str) -> Non
 def test_a_step_is_tagged_by_what_came_before_it(script: str, expected: list[int]) -> None:
     """A group that is short has done less work than the others, and says so too."""
     assert [step.tags for step in played(script).steps] == expected
-
-
-@pytest.mark.parametrize("around", [None, Phase.CALLBACKS, Gap.VALIDATION])
-def test_a_wait_is_left_for_a_phase_at_one_moment(around: Phase | Gap | None) -> None:
-    """As in two moments: what else is open ends with it, and a gap goes on."""
-    line = Timeline()
-    recorder = line.recorder
-    recorder.boundary()
-    if isinstance(around, Gap):
-        recorder.enter_gap(around)
-    elif around is not None:
-        recorder.enter(around)
-    recorder.enter(Phase.DATA_WAIT)
-    line.wait(3)
-    leaving_to(recorder, Phase.FORWARD)()
-    line.wait(5)
-    inside = recorder.inside_gap
-    while recorder.depth:
-        recorder.leave_gap()
-    micro_batch_done(recorder, complete=True)
-    line.end()
-
-    assert inside is isinstance(around, Gap)
-    assert phases_ms(line.steps[0]) == ({} if inside else {"data_wait": 3, "forward": 5})
-    assert_tiles(line)
 
 
 def test_switches_are_counted_for_the_step_they_cost() -> None:

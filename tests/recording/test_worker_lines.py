@@ -232,7 +232,7 @@ def test_ended_workers_are_together_and_a_later_fit_forgets_them() -> None:
             pass
     tables = workers.collect()
     folder = workers._folder
-    assert sorted(table.worker.worker for table in tables) == [0, 1]
+    assert sorted(table.workers[0].worker for table in tables) == [0, 1]
     assert not list(folder.iterdir())
     frames = [at for table in tables for stack in table.stacks for at in stack.frames]
     assert 0 <= max(frames) < max(len(table.places) for table in tables)

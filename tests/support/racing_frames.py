@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from trainperf.recording.early_lines import running_in
+from trainperf.recording.stacks import running_in
 
 
 Calls = list[Callable[[int], None]]

@@ -7,13 +7,13 @@ generator; a cached bracket is cheaper, which pays for what we measure.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
 
 from trainperf.recording.guard import NoBracket
+from trainperf.recording.timeline import DirectBracket
 
 
 Bracket = AbstractContextManager[object]
@@ -73,39 +73,27 @@ class ProfilerRelay:
 
     def _whole(self, name: str) -> Bracket:
         """What happens at an action, with the user's profiler around it."""
-        ours = self._ours[name]
-        return _Forwarding(self.inner, name, ours) if self._forwards else ours
+        ours, profile = self._ours[name], self.inner.profile
+        if not self._forwards:
+            return ours
+        contexts: list[Bracket] = []
+
+        def enter() -> None:
+            context = profile(name)
+            context.__enter__()
+            contexts.append(context)
+            ours.__enter__()
+
+        def leave(*error: Any) -> None:  # noqa: ANN401 as `__exit__` is given it
+            ours.__exit__(*error)
+            contexts.pop().__exit__(*error)
+
+        # Theirs around ours: its cost is not part of what we bracket.
+        return DirectBracket(enter, leave)
 
     def _own(self, name: str) -> Bracket:
         """What we do ourselves."""
         return self._make(name) or cast("Bracket", NoBracket())
-
-
-class _Forwarding:
-    """The user's profiler around our bracket: its cost is not part of what we bracket."""
-
-    __slots__ = ("_inner", "_name", "_open", "_ours")
-
-    def __init__(self, inner: Profiler, name: str, ours: Bracket) -> None:
-        self._inner = inner
-        self._name = name
-        self._ours = ours
-        self._open: list[Bracket] = []
-
-    def __enter__(self) -> None:
-        context = self._inner.profile(self._name)
-        context.__enter__()
-        self._open.append(context)
-        self._ours.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ours.__exit__(kind, error, trace)
-        self._open.pop().__exit__(kind, error, trace)
 
 
 def install(trainer: "pl.Trainer", bracket: Callable[[str], Bracket | None]) -> ProfilerRelay:

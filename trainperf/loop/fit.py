@@ -155,6 +155,7 @@ class Fit:
     assumed = ""
     """Why every batch counts as a step, where nobody has told of one in `PATIENCE` batches."""
     _ranks = 1
+    _upload: Upload | None = None
     _unended, _hears_ends = 0, False
     """Batches that have ended no step, and whether any has."""
 
@@ -185,8 +186,8 @@ class Fit:
         """Whether changes are tried in it, and the process ends with the last of them."""
         self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
         """Its brackets; others once it has started, and once it is clear what these cost."""
-        self._upload: Upload | None = None
         self._outputs = Outputs(run=None)
+        EARLY_LINES.end()
         self._started_at = wall_clock_anchor()
         self._error_before = last_error()
         self.guard.when_faulty(self.hooks, self.give_up)
@@ -284,16 +285,17 @@ class Fit:
         profile = options.profile or facts.profile
         capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
-        early = EARLY_LINES.end()
-        self._prepared_s = prepared_s(early)
         lines: list[Probe] = []
-        if options.lines and objects.run is not None and self._on_machine_clock:
+        early = EARLY_LINES.take()
+        self._prepared_s = prepared_s(early)
+        sampled = self.recorder.now_ns is monotonic_ns
+        if options.lines and objects.run is not None and sampled:
             lines = [LinesProbe(objects.run, early=early)]
         else:  # nobody would read what workers write
             WORKER_LINES.end()
         if run is None:
             return probes
-        if options.hang_after_s and self._on_machine_clock:
+        if options.hang_after_s and sampled:
             probes.append(
                 StandstillProbe(
                     run,
@@ -313,7 +315,7 @@ class Fit:
             probes.append(self.audit)
         probes += lines
         first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
-        if options.machine and self._on_machine_clock and first:
+        if options.machine and sampled and first:
             probes += machine_probe(run, self._outputs.rank, objects.device)
         return probes
 
@@ -356,7 +358,6 @@ class Fit:
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
             notes={**facts.notes(), **({"step": self.assumed} if self.assumed else {})},
-            config=chosen.config(self.guard),
             contention=(self.guard.run(waits.name, waits.totals) or {}) if waits else {},
         )
 
@@ -369,10 +370,6 @@ class Fit:
         )
         if answer is not None:
             facts.announce(answer)
-
-    @property
-    def _on_machine_clock(self) -> bool:
-        return self.recorder.now_ns is monotonic_ns
 
     # -- the loop -----------------------------------------------------------------------------
 

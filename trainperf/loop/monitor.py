@@ -25,7 +25,7 @@ from trainperf.accelerators import accelerator_of
 from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
-from trainperf.core.phases import Phase
+from trainperf.core.phases import FIRST_GAP, Phase
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
@@ -52,7 +52,7 @@ NO_BATCHES = (
     "over monitor.batches(loader)"
 )
 
-_CALLBACKS = MOVES[END_STEP].slot
+_CALLBACKS, _LOOP = MOVES[END_STEP].slot, int(MOVES[END_STEP].next_phase)
 _NO_BATCH = object()
 _RUNS = "runs"
 _KINDS = {"training": PLAIN, INFERENCE.name: INFERENCE}
@@ -249,15 +249,18 @@ class LoopMonitor(FitOptions):
 
     def _renew_phases(self) -> None:
         self._fit.renew_phases(self._kind)
-        self._enter = self._fit.timed(self._fit.recorder.enter)
+        self._rest = self._fit.timed(self._fit.recorder.rest)
 
     def _batch_ended(self, loss: object, *, complete: bool) -> None:
-        fit, batch = self._fit, self._batch
+        fit, recorder, batch = self._fit, self._fit.recorder, self._batch
         self._batch = _NO_BATCH
         self._attempted.clear()
-        self._enter(_CALLBACKS)
-        fit.micro_batch(batch, loss, complete=complete, begun=fit.recorder.switched_ns)
-        fit.recorder.last_hook_left()
+        if recorder.slot >= FIRST_GAP:  # which goes on
+            fit.micro_batch(batch, loss, complete=complete)
+            return
+        self._rest(_CALLBACKS)
+        fit.micro_batch(batch, loss, complete=complete, begun=recorder.switched_ns)
+        recorder.rest(_LOOP)
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""

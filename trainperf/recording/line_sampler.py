@@ -8,10 +8,10 @@ import sys
 import threading
 from collections.abc import Callable
 
-from trainperf.core.artifacts.lines import Sample
+from trainperf.core.artifacts.lines import Sample, SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
-from trainperf.recording.early_lines import Stack, running_in
 from trainperf.recording.probes.user_stacks import UserStacks
+from trainperf.recording.stacks import Stack, running_in
 
 
 BUDGET = 0.001
@@ -85,11 +85,6 @@ class LineSampler:
         self._stop = _thread.allocate_lock()
         self._thread: threading.Thread | None = None
 
-    @property
-    def sampled_s(self) -> float:
-        """Wall time from the start to the last sample."""
-        return (self._last_ns - self._began_ns) / 1e9
-
     def start(self, watched: int, run: Callable[[], object], name: str) -> None:
         """Begin to sample a thread.
 
@@ -112,6 +107,19 @@ class LineSampler:
         self._stop.release()
         thread.join(timeout=1.0)
         return True
+
+    def lines(self) -> SampledLines:
+        """What was seen so far."""
+        samples = tuple(self.samples)  # first: what they are numbers of may become more
+        return SampledLines(
+            taken=self.taken,
+            every=self.every,
+            sampled_s=(self._last_ns - self._began_ns) / 1e9,
+            cost_s=self.cost_ns / 1e9,
+            places=self.stacks.places(),
+            stacks=tuple(self.stacks.stacks),
+            samples=samples,
+        )
 
     def sample_until_stopped(self, after: Callable[[], bool] = lambda: True) -> None:
         """Look, wait, and look again, for as long as *after*, called after each look, allows."""

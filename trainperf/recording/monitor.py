@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -28,7 +28,7 @@ from trainperf.meters.fold import Fold, Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
 from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off, taken
-from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
+from trainperf.recording.probes.base import Batch, Probe, count, overriding, scalars, texts
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit, FlushSchedule, comes_true
 from trainperf.recording.sinks.base import Sink
@@ -44,6 +44,8 @@ PATIENCE_NS = 10_000_000_000
 
 LITTLE_PATIENCE_NS = 2_000_000_000
 """The same after an error: the user wants to see it."""
+
+T = TypeVar("T")
 
 _POLL_S = 0.001
 _DEVICE = "device clock"
@@ -265,7 +267,8 @@ class Monitor:
             at_step=self.recorder.index,
             own=dict(self._sums) if len(self._sums) > 1 else {},
             dropped={name: number for name, number in dropped.items() if number},
-            notes={**base.notes, **self._sentences("notes")},
+            notes={**base.notes, **self._asked("notes", texts)},
+            config={**base.config, **self._asked("config", scalars)},
             reasons={**base.reasons, **self._reasons()},
             readings=dict(self._own.fit(self._info_now())),
             faults=dict(self.guard.faults),
@@ -296,17 +299,13 @@ class Monitor:
         Where the device is stuck, what it has not passed is not written yet.
         """
         self._seal_group()
-        reached = self._reached(patience_ns)
+        groups = self._groups
+        # Asked: what hangs there, such as a collective whose other rank is gone, would hang here.
+        reached = comes_true(
+            lambda: all(map(self._passed, groups)), patience_ns, _POLL_S, self._clock
+        )
         self._write_passed(complete)
         return reached
-
-    def _reached(self, patience_ns: int) -> bool:
-        """Whether the device came to the end of all groups in time: asked, for a wait has no end.
-
-        What hangs there, such as a collective whose other rank is gone, would hang here too.
-        """
-        groups = self._groups
-        return comes_true(lambda: all(map(self._passed, groups)), patience_ns, _POLL_S, self._clock)
 
     def _write_passed(self, complete: Sequence[Draft] = ()) -> None:
         while self._groups and self._passed(self._groups[0]):
@@ -396,19 +395,19 @@ class Monitor:
 
     def _reasons(self) -> dict[str, str]:
         """Why facts are missing, as far as the probes know by now."""
-        reasons = self._sentences("reasons")
+        reasons = self._asked("reasons", texts)
         for probe in self._parts.probes:
             fault = self.guard.faults.get(probe.name)
             if fault is not None:
                 reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))
         return reasons
 
-    def _sentences(self, hook: str) -> dict[str, str]:
-        """What the probes say under one of their hooks."""
-        texts_of: dict[str, str] = {}
+    def _asked(self, hook: str, plain: Callable[[Any], dict[str, T]]) -> dict[str, T]:
+        """What the probes say under one of their hooks, made plain."""
+        answers: dict[str, T] = {}
         for probe in self._parts.probes:
-            texts_of |= self.guard.run(probe.name, partial(texts, getattr(probe, hook))) or {}
-        return texts_of
+            answers |= self.guard.run(probe.name, partial(plain, getattr(probe, hook))) or {}
+        return answers
 
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trainperf.core.machine.clocks import HostClock, TimingEvent
 from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
 from trainperf.core.steps.records import GapRecord
-from trainperf.recording.timeline import Timeline, leaving_to
+from trainperf.recording.timeline import Timeline
 
 
 # Plain integers: an enumeration's member is looked up and compared several times as slowly.
@@ -55,8 +55,6 @@ class Recorder(Timeline):
         self._blank: dict[str, float | None] = {}
         self.fetch: Callable[[], None] = partial(self.boundary, _DATA_WAIT)
         """The loop asks for a batch and waits for it: a boundary and data wait, at one moment."""
-        self.last_hook_left = leaving_to(self, Phase.LOOP)
-        """`leave` and `last_hook_done` at one moment."""
         self._next_tags = int(Tag.FIRST_IN_EPOCH)
         self._next_marks: list[tuple[int, TimingEvent | None]] = []
         self.draft: Draft | None = None
@@ -141,7 +139,7 @@ class Recorder(Timeline):
         """End the fit; returns its length in nanoseconds."""
         if self._stack or self.slot != Gap.SHUTDOWN:
             self.rest(Gap.SHUTDOWN)
-        self._account()
+        self.leave()  # nothing is open: what has passed since is the gap's
         self._finish_step(Gap.SHUTDOWN)
         for gap in GAPS:  # `leave` may have ended one that nobody settled
             if self._spent[gap] or gap is Gap.SHUTDOWN:

@@ -91,13 +91,14 @@ def _optimizers(optimizers: Sequence[Optimizer]) -> dict[str, Scalar]:
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     return {
         "optimizer_fused": together(_option(group, "fused", False) for group in groups),
-        "optimizer_device": together(p.device.type for group in groups for p in _tensors(group)),
+        "optimizer_device": together(
+            each.device.type
+            for group in groups
+            for each in group["params"]
+            if isinstance(each, torch.Tensor)
+        ),
         "optimizer_foreach": together(_option(group, "foreach", "auto") for group in groups),
     }
-
-
-def _tensors(group: dict[str, Any]) -> list[torch.Tensor]:
-    return [each for each in group["params"] if isinstance(each, torch.Tensor)]
 
 
 def _option(group: dict[str, object], option: str, default: Scalar) -> Scalar:

@@ -179,8 +179,10 @@ class Timeline:
             self._since = self._clock()
             self._spent[slot] += self._since - started
         else:
-            self._account()
-            started = self._since
+            now = self._clock()
+            self._spent[self.slot] += now - started
+            self._since = started = now
+            self._switches += 1
         if self._stack or self.listener is not None or max(slot, self.slot) >= FIRST_GAP:
             self._ground(slot, started)
         self.slot = slot
@@ -201,13 +203,6 @@ class Timeline:
             self.listener.cleared()
 
     # -- inside -------------------------------------------------------------------------------
-
-    def _account(self) -> None:
-        """What has passed since the last switch is the current slot's."""
-        now = self._clock()
-        self._spent[self.slot] += now - self._since
-        self._since = now
-        self._switches += 1
 
     def _emit(self, gap: int) -> None:
         """A gap has ended; its time is told."""
@@ -269,28 +264,6 @@ class HookBracket:
         self._inside -= 1
         if self._inside == 0:
             self.total_ns += self._timeline._spent[self._phase] - self._before
-
-
-def leaving_to(timeline: Timeline, phase: Phase) -> Callable[[], None]:
-    """As `Timeline.leave` and `Timeline.rest` at one moment, but in a gap.  Runs every step."""
-    clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
-
-    def leave() -> None:
-        before = timeline.slot
-        nested = len(stack) != 1 or stack[0] >= FIRST_GAP or before >= FIRST_GAP
-        if nested or timeline.listener is not None:
-            timeline.leave()
-            if timeline.slot < FIRST_GAP:
-                timeline.rest(slot)
-            return
-        now = clock()
-        spent[before] += now - timeline._since
-        timeline._since = now
-        timeline._switches += 1
-        stack.clear()
-        timeline.slot = slot
-
-    return leave
 
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:

@@ -37,7 +37,6 @@ class Upload:
         self.url = url
         self._run, self._rank, self._every_s = run, rank, every_s
         self._child: subprocess.Popen[bytes] | None = None
-        self._over = False
 
     def start(self) -> None:
         """Start the child.
@@ -54,10 +53,8 @@ class Upload:
 
     def end(self) -> None:
         """Have the rest uploaded, and wait for that, but not for ever; say what is left."""
-        child, self._child = self._child, None
-        if self._over or (child is not None and _ended(child) == 0):
+        if self._child is not None and _ended(self._child) == 0:
             return
-        self._over = True
         if spool.not_uploaded(self._run) is None:
             problem = "the process that uploads did not do it"
             spool.write_state(self._run, self._rank, UploadState(problem=problem))

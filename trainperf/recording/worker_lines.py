@@ -34,21 +34,19 @@ from trainperf.core.artifacts.lines import (
     WORKER_MAKING,
     WORKER_STARTING,
     WORKER_WAITING,
-    Place,
-    Sample,
     SampledLines,
-    SampledStack,
     SampledWorker,
 )
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.machine.processes import age_s
 from trainperf.core.run_directory import write_atomically
-from trainperf.recording.early_lines import Stack, of_another_process, running_in
+from trainperf.recording.early_lines import of_another_process
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import BUDGET, LineSampler
 from trainperf.recording.probes.contention import scheduled
 from trainperf.recording.run_identity import samples_of
+from trainperf.recording.stacks import Stack, running_in
 
 
 PART = "worker lines"
@@ -65,15 +63,6 @@ _SENDS = (_QUEUES, connection.__file__)
 _ROLLUP, _TASKS = Path("/proc/self/smaps_rollup"), Path("/proc/self/task")
 
 
-class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has written of itself."""
-
-    worker: SampledWorker
-    places: tuple[Place, ...]
-    stacks: tuple[SampledStack, ...]
-    samples: tuple[Sample, ...]
-
-
 class WorkerLines:
     """Has workers that begin from `start` to `end` sample themselves."""
 
@@ -82,7 +71,7 @@ class WorkerLines:
         self._on = False
         self._folder: Path | None = None
         self._signals = ""
-        self._gone: dict[tuple[int, int], WorkerTable] = {}
+        self._gone: dict[tuple[int, int], SampledLines] = {}
         """Of processes that have ended, by dataset and number."""
 
     def start(self, signals: str = "") -> None:
@@ -120,12 +109,12 @@ class WorkerLines:
         self.collect()
         self._gone.clear()
 
-    def collect(self) -> tuple[WorkerTable, ...]:
+    def collect(self) -> tuple[SampledLines, ...]:
         """All that workers have written; those of ended processes are together by number."""
         alive = []
         for file in () if self._folder is None else self._folder.glob("*.json"):
             with suppress(OSError, msgspec.DecodeError):
-                table = msgspec.json.decode(file.read_bytes(), type=WorkerTable)
+                table = msgspec.json.decode(file.read_bytes(), type=SampledLines)
                 if psutil.pid_exists(int(file.stem)):
                     alive.append(table)
                 else:
@@ -141,8 +130,9 @@ class WorkerLines:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _fold(self, table: WorkerTable) -> None:
-        key = table.worker.dataset, table.worker.worker
+    def _fold(self, table: SampledLines) -> None:
+        (worker,) = table.workers
+        key = worker.dataset, worker.worker
         before = self._gone.get(key)
         if before is not None or len(self._gone) < MOST_WORKERS:
             self._gone[key] = table if before is None else _together(before, table)
@@ -220,37 +210,32 @@ class _Worker:
         self._sampler.cost_ns += monotonic_ns() - now_ns
         return True
 
-    def _table(self, info: WorkerInfo) -> WorkerTable:
-        sampler, seen_us = self._sampler, Counter[str]()
+    def _table(self, info: WorkerInfo) -> SampledLines:
+        lines, seen_us = self._sampler.lines(), Counter[str]()
         threads_ns = [*_threads_ns()]
         busiest_ns = max((ran_ns for ran_ns, _ in threads_ns), default=0)
-        stacks, samples = tuple(sampler.stacks.stacks), tuple(sampler.samples)
-        for sample in samples:
-            seen_us[stacks[sample.stack].slot] += sampler.every * sample.stands_for_us
+        for sample in lines.samples:
+            seen_us[lines.stacks[sample.stack].slot] += lines.every * sample.stands_for_us
         looks = self._memory or [(0, 0)]
         (first_ns, first), (last_ns, last) = looks[0], looks[-1]
-        return WorkerTable(
-            worker=SampledWorker(
-                worker=info.id,
-                of=info.num_workers,
-                dataset=self._number(info.dataset),
-                iterable=isinstance(info.dataset, IterableDataset),
-                making_s=seen_us[WORKER_MAKING] / 1e6,
-                waiting_s=(seen_us[WORKER_WAITING] + seen_us[WORKER_HANDING]) / 1e6,
-                handing_s=seen_us[WORKER_HANDING] / 1e6,
-                starting_s=self._age_s + seen_us[WORKER_STARTING] / 1e6,
-                threads=max(1, sum(ran >= LIMITS.notable * busiest_ns for ran, _ in threads_ns)),
-                ran_s=sum(ran_ns for ran_ns, _ in threads_ns) / 1e9,
-                lacked_cpu_s=sum(lacked_ns for _, lacked_ns in threads_ns) / 1e9,
-                samples=sampler.taken,
-                cost_s=sampler.cost_ns / 1e9,
-                own_bytes=(first, last),
-                between_s=(last_ns - first_ns) / 1e9,
-            ),
-            places=sampler.stacks.places(),
-            stacks=stacks,
-            samples=samples,
+        worker = SampledWorker(
+            worker=info.id,
+            of=info.num_workers,
+            dataset=self._number(info.dataset),
+            iterable=isinstance(info.dataset, IterableDataset),
+            making_s=seen_us[WORKER_MAKING] / 1e6,
+            waiting_s=(seen_us[WORKER_WAITING] + seen_us[WORKER_HANDING]) / 1e6,
+            handing_s=seen_us[WORKER_HANDING] / 1e6,
+            starting_s=self._age_s + seen_us[WORKER_STARTING] / 1e6,
+            threads=max(1, sum(ran >= LIMITS.notable * busiest_ns for ran, _ in threads_ns)),
+            ran_s=sum(ran_ns for ran_ns, _ in threads_ns) / 1e9,
+            lacked_cpu_s=sum(lacked_ns for _, lacked_ns in threads_ns) / 1e9,
+            samples=lines.taken,
+            cost_s=lines.cost_s,
+            own_bytes=(first, last),
+            between_s=(last_ns - first_ns) / 1e9,
         )
+        return msgspec.structs.replace(lines, workers=(worker,))
 
 
 def _own_bytes() -> int:
@@ -282,9 +267,9 @@ def _threads_ns() -> Iterator[tuple[int, int]]:
             yield counts[0], counts[1]
 
 
-def _together(before: WorkerTable, after: WorkerTable) -> WorkerTable:
+def _together(before: SampledLines, after: SampledLines) -> SampledLines:
     """Two processes that were the same worker, one after the other: of the second the memory."""
-    earlier, later = before.worker, after.worker
+    (earlier,), (later,) = before.workers, after.workers
     worker = msgspec.structs.replace(
         later,
         making_s=earlier.making_s + later.making_s,
@@ -293,37 +278,24 @@ def _together(before: WorkerTable, after: WorkerTable) -> WorkerTable:
         samples=earlier.samples + later.samples,
         cost_s=earlier.cost_s + later.cost_s,
     )
-    if len(before.samples) >= MOST_KEPT:
-        return msgspec.structs.replace(before, worker=worker)
-    place, stack = len(before.places), len(before.stacks)
-    return WorkerTable(
-        worker=worker,
-        places=before.places + after.places,
-        stacks=before.stacks + tuple(_moved(each, place) for each in after.stacks),
-        samples=before.samples
-        + tuple(msgspec.structs.replace(each, stack=stack + each.stack) for each in after.samples),
-    )
+    both = before if len(before.samples) >= MOST_KEPT else joined(before, [after])
+    return msgspec.structs.replace(both, workers=(worker,))
 
 
-def _moved(stack: SampledStack, places: int) -> SampledStack:
-    """The same where so many places come before its own."""
-    return msgspec.structs.replace(
-        stack, frames=tuple(at + places if at >= 0 else at for at in stack.frames)
-    )
-
-
-def joined(lines: SampledLines, tables: Iterable[WorkerTable]) -> SampledLines:
+def joined(lines: SampledLines, others: Iterable[SampledLines]) -> SampledLines:
     """The lines of a fit with those of its workers, whose slots tell them apart."""
     places, stacks, samples = [*lines.places], [*lines.stacks], [*lines.samples]
-    workers = []
-    for table in tables:
+    workers = [*lines.workers]
+    for other in others:
         place, stack = len(places), len(stacks)
-        places += table.places
-        stacks += [_moved(each, place) for each in table.stacks]
+        places += other.places
+        for each in other.stacks:
+            frames = tuple(at + place if at >= 0 else at for at in each.frames)
+            stacks.append(msgspec.structs.replace(each, frames=frames))
         samples += [
-            msgspec.structs.replace(each, stack=stack + each.stack) for each in table.samples
+            msgspec.structs.replace(each, stack=stack + each.stack) for each in other.samples
         ]
-        workers.append(table.worker)
+        workers += other.workers
     return msgspec.structs.replace(
         lines,
         places=tuple(places),
@@ -340,13 +312,9 @@ def _where(stack: Stack) -> tuple[str, int, Stack]:
         return WORKER_MAKING, -1, stack[: files.index(_FETCH)]
     if _QUEUES not in files:
         return WORKER_STARTING, -1, []
-    threads = (thread for thread in threading.enumerate() if thread.name == _FEEDER)
-    return _of_feeder(next(threads, None))
-
-
-def _of_feeder(thread: threading.Thread | None) -> tuple[str, int, Stack]:
-    """What the thread of its queue does meanwhile: nothing, pack a batch, or send it."""
-    stack = [] if thread is None else running_in(thread.ident or 0)[1]
+    # What the thread of its queue does meanwhile: nothing, pack a batch, or send it.
+    feeders = (thread.ident for thread in threading.enumerate() if thread.name == _FEEDER)
+    _, stack = running_in(next(feeders, None) or 0)
     files = [code.co_filename for code, _ in stack]
     if not stack or files[0] == _WAITS:
         return WORKER_WAITING, -1, []

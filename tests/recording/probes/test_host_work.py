@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainperf.recording.early_lines import stack_of
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.host_work import DEVICE_CALLS, host_work
 from trainperf.recording.probes.user_stacks import UserStacks
 from trainperf.recording.recorder import Recorder
+from trainperf.recording.stacks import stack_of
 from trainperf.testing import FakeClock
 
 

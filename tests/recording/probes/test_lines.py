@@ -23,7 +23,6 @@ from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
-from trainperf.recording.early_lines import running_in, stack_of
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import (
     EAGER_SWITCH_S,
@@ -44,6 +43,7 @@ from trainperf.recording.probes.user_stacks import (
     kind_of,
 )
 from trainperf.recording.recorder import Recorder
+from trainperf.recording.stacks import running_in, stack_of
 
 
 FORWARD = Phase.FORWARD.label

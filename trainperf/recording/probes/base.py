@@ -7,7 +7,10 @@ the device has passed.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -46,7 +49,6 @@ class Probe:
     """Whether it reads what an asynchronous device has still to write: nothing after its error."""
 
     recorder: Recorder
-    _handles: Sequence[RemovableHandle] = ()
     shield: Shield = staticmethod(as_it_is)
     """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
 
@@ -61,9 +63,20 @@ class Probe:
     def ended(self, reason: str) -> None:
         """The fit is over, and how: the reason of its end mark.  Called once, before `detach`."""
 
+    @cached_property
+    def undo(self) -> ExitStack:
+        """What `detach` takes back."""
+        return ExitStack()
+
+    @cached_property
+    def learned(self) -> dict[str, Scalar]:
+        """Of the run's configuration, as `config` gives it."""
+        return {}
+
     def hook(self, *handles: RemovableHandle) -> None:
         """Have these hooks on the user's objects taken back as the fit ends."""
-        self._handles = *self._handles, *handles
+        for handle in handles:
+            self.undo.callback(handle.remove)
 
     def hear_forward(self, module: object, act: Callable[..., None]) -> None:
         """Call *act* before each forward of a module, unless a hook would have it compiled anew."""
@@ -72,9 +85,7 @@ class Probe:
 
     def detach(self) -> None:
         """Remove every hook from every object.  Called at the end, also after an exception."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = ()
+        self.undo.close()
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """A forward-backward pass ended.  Runs every micro-batch."""
@@ -111,7 +122,7 @@ class Probe:
 
     def config(self) -> dict[str, Scalar]:
         """What of the run's configuration only seeing it run can tell, as far as known now."""
-        return {}
+        return self.learned
 
     def dropped(self) -> int:
         """Values given up because a bounded buffer was full."""
@@ -147,6 +158,27 @@ def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[.
         for probe in probes
         if getattr(type(probe), hook) is not getattr(Probe, hook)
     ]
+
+
+class SampledProbe(Probe):
+    """A probe that is nothing but what it reads now and then, after a step."""
+
+    counted: ClassVar[Collection[str]] = ()
+    """Those of its facts that only grow: a step is told by how much since the reading before."""
+    _before: Mapping[str, int] = MappingProxyType({})
+
+    def read(self) -> Mapping[str, int]:
+        """Each fact that is to be had now."""
+        raise NotImplementedError
+
+    def sample(self, draft: Draft) -> None:
+        """Read on; the first reading is what counts begin with."""
+        before, self._before = self._before, self.read()
+        for fact, now in self._before.items():
+            if fact not in self.counted:
+                draft.facts[fact] = now
+            elif fact in before:  # whoever resets what counts has it begin anew
+                add(draft, fact, now - before[fact] if now >= before[fact] else now)
 
 
 class RingProbe(Probe):

@@ -16,7 +16,6 @@ import torch
 
 from trainperf.accelerators import Ability, Accelerator, accelerator_of
 from trainperf.core.machine.clocks import TimingEvent
-from trainperf.recording.device_clock import DeviceQueue
 
 
 SLOTS = 256
@@ -28,39 +27,6 @@ MOST_BUFFERS = 64
 _SPARE = 3
 """Buffers made at once: one being filled and those on their way.  Pinned memory is allocated then,
 because doing it in a running loop may wait for the device."""
-
-
-def demand_written(done: TimingEvent | None) -> None:
-    """What everything asks that reads a value of a device, of the event behind it.
-
-    Raises:
-        RuntimeError: It has not been reached.
-    """
-    if done is not None and not done.query():
-        raise RuntimeError("a value was read before the device had written it")
-
-
-class OnItsWay:
-    """A tensor on the host that a device may still write: a copy that nobody has waited for.
-
-    Args:
-        value: Of one element.
-        device: What may write it, on the stream that this thread uses now.
-    """
-
-    def __init__(self, value: torch.Tensor, device: DeviceQueue) -> None:
-        self._value = value.detach()
-        self.done = device.event()
-        self.done.record(device.current_stream())
-
-    def read(self) -> float:
-        """Its number.
-
-        Raises:
-            RuntimeError: The device has not written it yet.
-        """
-        demand_written(self.done)
-        return float(self._value.reshape(-1).tolist()[0])
 
 
 _Place: TypeAlias = tuple[torch.device, Any]
@@ -118,7 +84,8 @@ class _Buffer:
         Raises:
             RuntimeError: The device has not written them yet.
         """
-        demand_written(self.done)
+        if self.done is not None and not self.done.query():
+            raise RuntimeError("a value was read before the device had written it")
         written, self.written = self.written, []
         rows = self._host[: len(written)].tolist()
         with nullcontext() if self.done is None else self._accelerator.on(self.stream):

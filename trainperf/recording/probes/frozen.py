@@ -28,7 +28,6 @@ from trainperf.audit.nested import tensors
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.clocks import thread_ns
 from trainperf.core.phases import FIRST_GAP, PHASES, Tag
-from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.recording.process_objects import UntracedHook, is_compiled, living
@@ -75,7 +74,6 @@ class FrozenProbe(Probe):
         self._held = {id(weight) for group in groups for weight in group["params"]}
         self._accelerator = accelerator
         self._inside: _Frozen | None = None
-        self._config: dict[str, Scalar] = {}
 
     def begin(self) -> None:
         """Look for them: no step is to wait for it."""
@@ -109,17 +107,13 @@ class FrozenProbe(Probe):
         if repeated:
             steps = self.recorder.index - FIRST_STEP - 1
             spent_ns = sum(each.ns for each in repeated)
-            self._config = {
+            self.learned = {
                 "frozen_modules": ", ".join(each.name for each in repeated),
                 "frozen_s": spent_ns / steps / 1e9,
                 "frozen_part": spent_ns / sum(each.all_ns for each in repeated),
                 "frozen_slot": PHASES[repeated[0].slot].label,
                 "frozen_again": min(again[each] for each in repeated),
             }
-
-    def config(self) -> dict[str, Scalar]:
-        """What came back, once the fit is over."""
-        return self._config
 
     def _called(self, each: _Frozen, *_: object) -> None:
         """Of those inside one another the outermost counts."""

@@ -26,11 +26,7 @@ class GarbageProbe(Probe):
         """Begin to listen."""
         self._began = 0
         gc.callbacks.append(self._listen)
-
-    def detach(self) -> None:
-        """Stop listening."""
-        if self._listen in gc.callbacks:
-            gc.callbacks.remove(self._listen)
+        self.undo.callback(gc.callbacks.remove, self._listen)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Tag the steps that did little else."""

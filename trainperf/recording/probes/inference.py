@@ -24,7 +24,6 @@ from trainperf.audit.inference_state import (
 )
 from trainperf.audit.stack_frames import place
 from trainperf.core.phases import Phase
-from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft
@@ -57,7 +56,6 @@ class InferenceProbe(Probe):
         """Of the model, in the step that is looked at."""
         self._states: dict[str, torch.Tensor] = {}
         self._next, self._looks = 1, 0
-        self._config: dict[str, Scalar] = {}
 
     def begin(self) -> None:
         """Wait for the first forward."""
@@ -75,18 +73,14 @@ class InferenceProbe(Probe):
 
     def ended(self, reason: str) -> None:
         """Time a node of a graph, where there were any."""
-        if "answer_graph_nodes" in self._config:
-            self._config["graph_node_s"] = node_s()
-
-    def config(self) -> dict[str, Scalar]:
-        """What was seen; what was seen once to be wrong stays."""
-        return self._config
+        if "answer_graph_nodes" in self.learned:
+            self.learned["graph_node_s"] = node_s()
 
     def _begin_look(self) -> None:
         model = self._model = next(self._turns, None)
         if model is None or is_compiled(model):
             return
-        learned = self._config
+        learned = self.learned
         unplaced = "answers_drawn" in learned and "answers_drawn_in" not in learned
         follows = unplaced and not learned.get("train_mode")
         for name, part in model.named_modules() if follows else [("", model)]:
@@ -99,8 +93,8 @@ class InferenceProbe(Probe):
         """The step is over, with a forward that was looked at or without one."""
         if not self._calls:
             self._look_at_mode(model)
-        elif "answer_graph_nodes" in self._config:
-            self._config["answer_calls"] = self._calls
+        elif "answer_graph_nodes" in self.learned:
+            self.learned["answer_calls"] = self._calls
         self._model, self._calls = None, 0
         self._states.clear()
         self.detach()
@@ -119,11 +113,11 @@ class InferenceProbe(Probe):
             if torch.equal(before, generator_state(self._device)):
                 return
             if not name:
-                self._config["answers_drawn"] = True
-            elif "answers_drawn_in" not in self._config:  # inner modules end before outer ones
+                self.learned["answers_drawn"] = True
+            elif "answers_drawn_in" not in self.learned:  # inner modules end before outer ones
                 code = type(part).forward.__code__
-                self._config["answers_drawn_in"] = f"{name} ({type(part).__name__})"
-                self._config["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
+                self.learned["answers_drawn_in"] = f"{name} ({type(part).__name__})"
+                self.learned["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
 
         self.hook(
             part.register_forward_pre_hook(UntracedHook(self.shield(begins))),
@@ -137,7 +131,7 @@ class InferenceProbe(Probe):
             return
         self._look_at_mode(model)
         self._looks += 1
-        learned = self._config
+        learned = self.learned
         learned["answers_looked_at"] = self._looks
         if followed:  # outside of its parts, if in none of them
             learned.setdefault("answers_drawn_in", "")
@@ -150,7 +144,7 @@ class InferenceProbe(Probe):
 
     def _look_at_mode(self, module: nn.Module) -> None:
         kinds = in_train_mode(module)
-        self._config.setdefault("train_mode", "")
+        self.learned.setdefault("train_mode", "")
         if kinds:
             named = (f"{number:,} {kind}" for kind, number in kinds.most_common())
-            self._config["train_mode"] = ", ".join(named)
+            self.learned["train_mode"] = ", ".join(named)

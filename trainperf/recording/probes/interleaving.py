@@ -21,7 +21,7 @@ from trainperf.core.phases import DISQUALIFYING, Gap, Tag
 from trainperf.core.steps.records import FINISHED, RunInfo
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 _RECURS = (Tag.FIRST_IN_EPOCH, Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
@@ -91,9 +91,8 @@ class TurnsProbe(Probe):
         self._last: dict[Tag, int] = {}
         """Index of the last step with each of these tags."""
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Wait for the other training to begin, and for the first turn."""
-        super().attach(recorder)
         self._wait(partial(self._baton.join, self._ahead, *self._ranks))
 
     def close(self, draft: Draft) -> None:

@@ -7,15 +7,18 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.lines import Sample, SampledLines
+from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import age_s
-from trainperf.recording.early_lines import EARLY_LINES, EarlySample, Stack, slot_of
+from trainperf.recording.early_lines import EARLY_LINES
 from trainperf.recording.line_sampler import LineSampler
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
+from trainperf.recording.stacks import Stack
 from trainperf.recording.worker_lines import WORKER_LINES, joined
 
 
@@ -40,36 +43,26 @@ class LinesProbe(Probe):
         *,
         budget: float | None = None,
         clock: HostClock = monotonic_ns,
-        early: Sequence[EarlySample] = (),
+        early: SampledLines | None = None,
     ) -> None:
         self._run = run
         self._clock = clock
         self._sampler = LineSampler(self._where, budget=budget, clock=clock)
-        self._seen_early = early
-        self._early: list[Sample] = []
+        self._early = early
         self._before_fit_s = 0.0
         self._charged_ns = 0
 
     def begin(self) -> None:
         """Begin to sample this thread."""
-        self._take_early(self.recorder.zero_ns)
+        age = age_s()
+        if age is not None and self._early is not None:  # its own start counts in the fit
+            fit_s = (self._clock() - self.recorder.zero_ns) / 1e9
+            self._before_fit_s = max(0.0, age - fit_s)
         WORKER_LINES.forget_the_gone()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
         self._write_due.next_ns = self._clock() + _FIRST_WRITE_NS
         sample = self.shield(self._sampler.sample_until_stopped)
         self._sampler.start(threading.get_ident(), sample, "trainperf lines")
-
-    def _take_early(self, zero_ns: int) -> None:
-        """What was seen before the fit began: its own start counts in the fit."""
-        age, stacks = age_s(), self._sampler.stacks
-        if not self._seen_early or age is None:
-            return
-        self._before_fit_s = max(0.0, age - (self._clock() - zero_ns) / 1e9)
-        self._early = [
-            Sample(stacks.number(slot_of(each.stack), each.stack), -1, each.stands_for_us)
-            for each in self._seen_early
-            if each.at_ns <= zero_ns
-        ]
 
     def detach(self) -> None:
         """Stop, and write what was seen."""
@@ -91,20 +84,13 @@ class LinesProbe(Probe):
 
     def document(self) -> SampledLines:
         """What was seen so far, here and in the workers of loaders."""
-        sampler = self._sampler
-        samples = (*self._early, *list(sampler.samples))
-        lines = SampledLines(
-            taken=sampler.taken,
-            every=sampler.every,
-            sampled_s=sampler.sampled_s,
-            cost_s=sampler.cost_ns / 1e9,
-            places=sampler.stacks.places(),
-            stacks=tuple(sampler.stacks.stacks),
-            samples=samples,
+        lines = msgspec.structs.replace(
+            self._sampler.lines(),
             before_fit_s=self._before_fit_s,
             seen_from=EARLY_LINES.seen_from,
         )
-        return joined(lines, WORKER_LINES.collect())
+        early = (self._early,) if self._early and self._before_fit_s else ()
+        return joined(lines, (*early, *WORKER_LINES.collect()))
 
     def _where(self, stack: Stack) -> tuple[str, int, Stack]:
         return self.recorder.label, self.recorder.index, stack

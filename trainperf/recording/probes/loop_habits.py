@@ -56,7 +56,7 @@ class ZeroGradProbe(Probe):
 
     def _updated(self, *_: object) -> None:
         self._over = bool(self._fresh)
-        if self._over or len(self._handles) > 1 or backwards_captured():
+        if self._over or self._expected is not None or backwards_captured():
             return
         groups = self._optimizer.param_groups
         parameters = [each for group in groups for each in group["params"] if each.grad is not None]
@@ -87,21 +87,16 @@ class ValidationProbe(Probe):
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._grad: bool | None = None
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """Hook the model for this gap, until a validation was seen."""
         self.detach()
-        if begins and self._grad is None and not graphs_built():
+        if begins and not self.learned and not graphs_built():
             self.hear_forward(self._module, self._look)
-
-    def config(self) -> dict[str, Scalar]:
-        """Whether autograd was on, once a validation was seen."""
-        return {} if self._grad is None else {"validation_grad": self._grad}
 
     def _look(self, *_: object) -> None:
         if self.recorder.slot == Gap.VALIDATION:
-            self._grad = torch.is_grad_enabled()
+            self.learned["validation_grad"] = torch.is_grad_enabled()
 
 
 def _state(parameter: Tensor, additions: int = 0) -> tuple[int, int] | None:

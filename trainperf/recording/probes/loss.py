@@ -7,10 +7,9 @@ from typing import ClassVar, cast
 import torch
 
 from trainperf.core.formatting.units import plural
-from trainperf.core.machine.clocks import TimingEvent
 from trainperf.recording.device_clock import DeviceQueue
 from trainperf.recording.probes.base import Batch, RingProbe
-from trainperf.recording.probes.device_ring import OnItsWay, Ring
+from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft
 
 
@@ -20,8 +19,8 @@ class LossProbe(RingProbe):
     *scale* undoes a division that the loop has already applied (gradient accumulation), *divided*
     one by the micro-batches of the step.  A loss on the host is read there and then: keeping fifty
     of them takes fresh memory in every step, which costs a short step five times as much.  With a
-    *device* beside the host it may still be on its way, and is read behind an event of its own.
-    One on a device is copied there.
+    *device* beside the host it may still be on its way, and is read with its group.  One on a
+    device is copied there.
     """
 
     name = "loss"
@@ -34,7 +33,7 @@ class LossProbe(RingProbe):
         self._scales = [(0, scale)]
         self._divided = divided
         self._device = device
-        self._on_host: dict[int, float | OnItsWay | None] = {}
+        self._on_host: dict[int, float | torch.Tensor | None] = {}
         """By step: what was read, or will be."""
         self._not_finite = 0
         """Steps whose loss is NaN or infinite."""
@@ -60,16 +59,11 @@ class LossProbe(RingProbe):
                 return
             if self._device is None:
                 value = _number(value) if value.ndim else cast("float", value.tolist())
-            else:
-                value = _on_its_way(value, self._device)
+            else:  # what a graph that is captured will write is no loss of this step
+                value = None if self._device.is_capturing() else value.detach()
         elif not isinstance(value, float):
             return
         self._on_host[draft.index] = value
-
-    def seal(self) -> Sequence[TimingEvent]:
-        """Start the copies; behind those of the loop's own there are events already."""
-        coming = (value for value in self._on_host.values() if isinstance(value, OnItsWay))
-        return [*super().seal(), *(value.done for value in coming)]
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or read, for it."""
@@ -77,7 +71,7 @@ class LossProbe(RingProbe):
         for draft in drafts:
             value = self._on_host.pop(draft.index, None)
             if value is not None:
-                self._fill(draft, value.read() if isinstance(value, OnItsWay) else value)
+                self._fill(draft, _number(value) if isinstance(value, torch.Tensor) else value)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""
@@ -118,11 +112,6 @@ class LossProbe(RingProbe):
             "loss": f"not finite in {steps}, first in step {self._first_not_finite} and in every "
             f"step since {self._since}"
         }
-
-
-def _on_its_way(value: torch.Tensor, device: DeviceQueue) -> OnItsWay | None:
-    """`None` inside the capture of a graph, where no event may be recorded."""
-    return None if device.is_capturing() else OnItsWay(value, device)
 
 
 def _number(value: torch.Tensor) -> float:

@@ -12,11 +12,10 @@ import psutil
 
 from trainperf.accelerators import Ability, Accelerator
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
-from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft
+from trainperf.recording.probes.base import SampledProbe
 
 
-class DeviceMemoryProbe(Probe):
+class DeviceMemoryProbe(SampledProbe):
     """The device's caching allocator after a step, sampled.  Peaks are read, never reset.
 
     A counter that it does not keep is not fed.
@@ -29,37 +28,31 @@ class DeviceMemoryProbe(Probe):
         "peak_bytes": "allocated_bytes.all.peak",
         "reserved_peak_bytes": "reserved_bytes.all.peak",
     }
-    _COUNTED: Mapping[str, str] = {
+    counted: ClassVar[Mapping[str, str]] = {
         "alloc_retries": "num_alloc_retries",
         "alloc_failures": "num_ooms",
         "device_allocs": "num_device_alloc",
     }
-    facts: ClassVar[tuple[str, ...]] = (*_READ, *_COUNTED)
+    facts: ClassVar[tuple[str, ...]] = (*_READ, *counted)
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
-        if Ability.RETRIES in accelerator.lacks():
-            self._COUNTED = {}
+        lacking = Ability.RETRIES in accelerator.lacks()
+        self._keys = {**self._READ, **({} if lacking else self.counted)}
 
     def begin(self) -> None:
-        """Begin to sample, and to count."""
-        self._stats = self._accelerator.memory_stats()
+        """Begin to count."""
+        self._before = self.read()
 
-    def sample(self, draft: Draft) -> None:
-        """Read what is held now, and what was counted since the reading before."""
-        before, self._stats = self._stats, self._accelerator.memory_stats()
-        for fact, key in self._READ.items():
-            if key in self._stats or not self._stats:  # nothing was allocated yet
-                draft.facts[fact] = self._stats.get(key, 0)
-        for fact, key in self._COUNTED.items():
-            if self._stats and key not in self._stats:
-                continue
-            now, then = self._stats.get(key, 0), before.get(key, 0)
-            # Whoever resets the statistics resets these counters too.
-            add(draft, fact, now - then if now >= then else now)
+    def read(self) -> Mapping[str, int]:
+        """What is held now, and what was counted so far."""
+        stats = self._accelerator.memory_stats()
+        # None at all: nothing was allocated yet.
+        told = {fact: key for fact, key in self._keys.items() if key in stats or not stats}
+        return {fact: stats.get(key, 0) for fact, key in told.items()}
 
 
-class DeviceUseProbe(Probe):
+class DeviceUseProbe(SampledProbe):
     """Memory of the device in use after a step, whoever holds it; sampled.
 
     Other processes, libraries and the driver hold some beside torch.  A driver that moves pages to
@@ -72,14 +65,13 @@ class DeviceUseProbe(Probe):
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
 
-    def sample(self, draft: Draft) -> None:
-        """Read what is in use now, where the device tells."""
+    def read(self) -> Mapping[str, int]:
+        """What is in use now, where the device tells."""
         sizes = None if self._accelerator.is_capturing() else self._accelerator.memory_bytes()
-        if sizes is not None:
-            draft.facts["device_used_bytes"] = sizes[1] - sizes[0]
+        return {} if sizes is None else {"device_used_bytes": sizes[1] - sizes[0]}
 
 
-class ResidentMemoryProbe(Probe):
+class ResidentMemoryProbe(SampledProbe):
     """The resident set of this process after a step, and what of it is in use; sampled.
 
     In use is what the C allocator has handed out and what is shared with workers, where glibc
@@ -91,19 +83,17 @@ class ResidentMemoryProbe(Probe):
     facts: ClassVar[tuple[str, ...]] = ("resident_bytes", "owned_bytes")
 
     def begin(self) -> None:
-        """Begin to sample."""
-        self._process = psutil.Process()
+        """See who tells what is in use."""
         self._in_use = heap()
 
-    def sample(self, draft: Draft) -> None:
-        """Read what is held now."""
+    def read(self) -> Mapping[str, int]:
+        """What is held now."""
         status = status_bytes()
         if status is None:
-            draft.facts["resident_bytes"] = self._process.memory_info().rss
-            return
+            return {"resident_bytes": psutil.Process().memory_info().rss}
         private = status.anonymous if self._in_use is None else self._in_use()
-        draft.facts["resident_bytes"] = status.anonymous + status.shared + status.mapped
-        draft.facts["owned_bytes"] = private + status.shared
+        resident_bytes = status.anonymous + status.shared + status.mapped
+        return {"resident_bytes": resident_bytes, "owned_bytes": private + status.shared}
 
     def reasons(self) -> dict[str, str]:
         """Only Linux tells mapped files from the rest."""

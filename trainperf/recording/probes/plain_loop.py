@@ -31,7 +31,6 @@ class PlainLoopProbe(Probe):
     def __init__(self, module: object, device: str, *, trains: bool = True) -> None:
         self._module = module
         self._device = device
-        self._config: dict[str, Scalar] = {}
         self._micro_batches: set[int] = set()
         split = _SPLIT if trains else _SPLIT[:1]
         # A host's copy to itself is nothing; one to a device is part of the step, bracketed or not.
@@ -53,11 +52,11 @@ class PlainLoopProbe(Probe):
 
     def config(self) -> dict[str, Scalar]:
         """What is known by now, under the names that Lightning's configuration has."""
-        if self._micro_batches:
-            fewest, most = min(self._micro_batches), max(self._micro_batches)
-            several = f"{fewest} to {most}"
-            self._config["accumulate_grad_batches"] = most if fewest == most else several
-        return self._config
+        if not self._micro_batches:
+            return self.learned
+        fewest, most = min(self._micro_batches), max(self._micro_batches)
+        several = f"{fewest} to {most}"
+        return {**self.learned, "accumulate_grad_batches": most if fewest == most else several}
 
     def reasons(self) -> dict[str, str]:
         """Why a phase has no time: it is in `other`, because nothing brackets it."""
@@ -71,4 +70,4 @@ class PlainLoopProbe(Probe):
         self.detach()
         on = torch.is_autocast_enabled(self._device)
         dtype = torch.get_autocast_dtype(self._device)
-        self._config["autocast"] = type_name(dtype) if on else "off"
+        self.learned["autocast"] = type_name(dtype) if on else "off"

@@ -6,11 +6,11 @@ read as often as costs 0.1 % of the time.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.probes.base import SampledProbe
 
 
 INTERRUPTED = 4
@@ -20,7 +20,7 @@ WAITS = Path("/proc/thread-self/schedstat")
 """Of the thread that opens it: nanoseconds that it ran, and that it waited for a processor."""
 
 
-class ProcessorWaitProbe(Probe):
+class ProcessorWaitProbe(SampledProbe):
     """Reads how long the training thread has waited for a processor since the reading before.
 
     Args:
@@ -29,24 +29,17 @@ class ProcessorWaitProbe(Probe):
 
     name = "processor wait"
     facts: ClassVar[tuple[str, ...]] = ("waited_ns",)
+    counted: ClassVar[tuple[str, ...]] = facts
     interrupted: ClassVar[float] = INTERRUPTED
 
     def __init__(self, waits: Path = WAITS) -> None:
         self._waits = waits
-        self._before_ns: int | None = None
 
-    def attach(self, recorder: Recorder) -> None:
-        """Begin with the first step."""
-        super().attach(recorder)
+    def begin(self) -> None:
+        """Open the file, until the fit is over."""
         self._file = os.open(self._waits, os.O_RDONLY)
+        self.undo.callback(os.close, self._file)
 
-    def detach(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-    def sample(self, draft: Draft) -> None:
-        """Read on; the first reading is what the next begins with."""
-        waited_ns = int(os.pread(self._file, 64, 0).split()[1])
-        if self._before_ns is not None:
-            add(draft, "waited_ns", waited_ns - self._before_ns)
-        self._before_ns = waited_ns
+    def read(self) -> Mapping[str, int]:
+        """For how long, since the thread began."""
+        return {"waited_ns": int(os.pread(self._file, 64, 0).split()[1])}

@@ -18,12 +18,10 @@ from trainperf.core.readings import (
     PHASE_BACKWARD_S,
     PHASE_OPTIMIZER_S,
 )
-from trainperf.core.steps.records import Scalar
 from trainperf.meters import METERS, Measure, Meter
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.guard import Guard
 from trainperf.recording.parallelism import data_parallel, not_covered
-from trainperf.recording.probes.base import Probe, scalars
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.batches import SamplesProbe, TransferProbe
 from trainperf.recording.probes.collectives import CollectivesProbe
 from trainperf.recording.probes.compilation import CompileProbe
@@ -176,13 +174,6 @@ class ProbeSet:
     def without(self, facts: Iterable[str], reason: str) -> None:
         """Say why these facts are not measured; the first reason holds."""
         self.reasons = {**dict.fromkeys(facts, reason), **self.reasons}
-
-    def config(self, guard: Guard) -> dict[str, Scalar]:
-        """What the probes have learned of the run's configuration, each under its own guard."""
-        config: dict[str, Scalar] = {}
-        for probe in self.probes:
-            config |= guard.run(probe.name, partial(scalars, probe.config)) or {}
-        return config
 
 
 def meters_of(measures: frozenset[Measure]) -> list[Meter]:

@@ -34,10 +34,10 @@ from trainperf.core.run_directory import (
 )
 from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import FINISHED
-from trainperf.recording.early_lines import Stack, running_in
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
 from trainperf.recording.recorder import Draft
+from trainperf.recording.stacks import Stack, running_in
 
 
 log = logging.getLogger("trainperf")

@@ -12,9 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import SENDS_BUFFERS, Place, SampledStack
 from trainperf.core.artifacts.loader import LIBRARIES
-from trainperf.recording.early_lines import Stack
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.host_work import CALLERS, DEVICE_CALLS, host_work, package_of
+from trainperf.recording.stacks import Stack
 
 
 FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY, LOADER = range(6)
