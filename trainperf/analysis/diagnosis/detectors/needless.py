@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import StepAccount, of_regions, summed
+from trainperf.analysis.diagnosis.account import StepAccount, of_regions
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.groups import summed
 
 
 @worth()
