@@ -1,4 +1,7 @@
-"""Types of arrays that the package passes around, and the factor of an interval."""
+"""Types of arrays that the package passes around, and the factor of an interval.
+
+A column has a row per step, or per whatever else there is; NaN stands for what was not measured.
+"""
 
 from statistics import NormalDist
 
@@ -7,9 +10,11 @@ import numpy.typing as npt
 
 
 Column = npt.NDArray[np.float64]
-"""Numbers, one per step or per whatever else there is."""
+"""Numbers; some have several columns beside each other."""
+
 Places = npt.NDArray[np.intp]
-"""Where in a column."""
+"""Where in a column, also repeatedly."""
+
 Mask = npt.NDArray[np.bool_]
 """Which of them."""
 
