@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from recipes.gpt2.bounds import account
+from recipes.gpt2.bounds import account, without
 from recipes.gpt2.stages import Stage
 from trainperf.analysis.diagnosis.account import Claim
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import at_most
-from trainperf.analysis.diagnosis.of_run import Evidence
-from trainperf.core.findings import LIMITS, Finding, amdahl
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 
 
@@ -56,7 +56,7 @@ class Advice:
 
 
 def next_change(
-    evidence: Evidence,
+    evidence: Facts,
     trials: Sequence[MeasuredTrial],
     stages: Sequence[Stage],
     *,
@@ -98,7 +98,7 @@ def _measured(
             )
 
 
-def _advised(evidence: Evidence, stages: Sequence[Stage]) -> Iterator[Advice]:
+def _advised(evidence: Facts, stages: Sequence[Stage]) -> Iterator[Advice]:
     """What findings ask for, in the order of the report."""
     for finding in evidence.summary.findings:
         for stage in stages:
@@ -114,7 +114,7 @@ def _advised(evidence: Evidence, stages: Sequence[Stage]) -> Iterator[Advice]:
                 )
 
 
-def _expected(finding: Finding, evidence: Evidence) -> tuple[float | None, float | None]:
+def _expected(finding: Finding, evidence: Facts) -> tuple[float | None, float | None]:
     """From a third of what is lost to the most that the report says, else the law of the step."""
     lost, most = finding.fraction, finding.gain_upper_bound
     if lost is None:
@@ -122,7 +122,7 @@ def _expected(finding: Finding, evidence: Evidence) -> tuple[float | None, float
     if most is None:
         step = account(evidence)
         most = at_most(step, Claim(removes_s=lost * step.step_s))
-    return amdahl(LEAST_SAVED * lost), most
+    return without(LEAST_SAVED * lost), most
 
 
 def _middle(advice: Advice) -> float:
@@ -132,7 +132,7 @@ def _middle(advice: Advice) -> float:
 
 
 def _unasked(stages: Iterable[Stage], *, every: bool) -> Iterator[Advice]:
-    limit = amdahl(LIMITS.notable)
+    limit = without(LIMITS.notable)
     for stage in stages:
         if every or stage.tempting:
             words = f"no finding asks for it: less than {share(LIMITS.notable)} is to be gained"

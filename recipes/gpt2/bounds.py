@@ -11,9 +11,10 @@ from functools import wraps
 
 from trainperf.analysis.diagnosis.account import Claim, Region, StepAccount, total_s
 from trainperf.analysis.diagnosis.detectors.operator_causes import PASSES
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import at_most
-from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
-from trainperf.core.findings import LIMITS, amdahl
+from trainperf.analysis.diagnosis.of_run import account_of
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.readings import PADDING_FRACTION
 
@@ -31,19 +32,27 @@ class Bounded:
 NO_AUDIT = "no bound: the last kept run has no audited step, or too few steady ones"
 NO_STEPS = "no bound: too few steady steps"
 
-AuditedBound = Callable[[Evidence, StepAccount], Bounded]
+AuditedBound = Callable[[Facts, StepAccount], Bounded]
 
 
-def account(evidence: Evidence) -> StepAccount:
+def account(evidence: Facts) -> StepAccount:
     """The mean steady step of a run."""
-    return account_of(evidence, facts_of(evidence))
+    return account_of(evidence)
 
 
-def _of_audit(bound: AuditedBound) -> Callable[[Evidence], Bounded]:
+def without(lost: float) -> float | None:
+    """How many times faster a step gets without so much of it; `None` where nothing would be left.
+
+    Amdahl's law: 40 % that vanish make it 1 / 0.6 = 1.67 times as fast.
+    """
+    return 1 / (1 - lost) if lost < 1 else None
+
+
+def _of_audit(bound: AuditedBound) -> Callable[[Facts], Bounded]:
     """The bound that an audited step allows; none without one."""
 
     @wraps(bound)
-    def bound_if_audited(evidence: Evidence) -> Bounded:
+    def bound_if_audited(evidence: Facts) -> Bounded:
         step = account(evidence)
         if not step.regions:
             return Bounded(at_most=None, why=NO_AUDIT)
@@ -55,9 +64,7 @@ def _of_audit(bound: AuditedBound) -> Callable[[Evidence], Bounded]:
     return bound_if_audited
 
 
-def of_product(
-    *findings: str, otherwise: Callable[[Evidence], Bounded]
-) -> Callable[[Evidence], Bounded]:
+def of_product(*findings: str, otherwise: Callable[[Facts], Bounded]) -> Callable[[Facts], Bounded]:
     """The bound that the report states for this change.
 
     Args:
@@ -65,7 +72,7 @@ def of_product(
         otherwise: Where the report has none of them: what is known then.
     """
 
-    def bound(evidence: Evidence) -> Bounded:
+    def bound(evidence: Facts) -> Bounded:
         asking = [finding for finding in evidence.summary.findings if finding.id in findings]
         if not asking:
             return otherwise(evidence)
@@ -74,7 +81,7 @@ def of_product(
         if None in gains:
             return Bounded(at_most=None, why=f"no bound: {why}, and the report has none of that")
         lost = sum(1 - 1 / gain for gain in gains if gain is not None)
-        return Bounded(at_most=amdahl(lost), why=why)
+        return Bounded(at_most=without(lost), why=why)
 
     return bound
 
@@ -86,20 +93,20 @@ def _little(step: StepAccount) -> Bounded:
     return Bounded(at_most=at_most(step, claim), why=why)
 
 
-def little(evidence: Evidence) -> Bounded:
+def little(evidence: Facts) -> Bounded:
     """A detector that needs no audit is silent: less than its limit is there."""
     step = account(evidence)
     return _little(step) if step.judged else Bounded(at_most=None, why=NO_STEPS)
 
 
 @_of_audit
-def little_in_audit(evidence: Evidence, step: StepAccount) -> Bounded:
+def little_in_audit(evidence: Facts, step: StepAccount) -> Bounded:
     """Detectors looked at the audited step and are silent: less than their limit is there."""
     del evidence
     return _little(step)
 
 
-def one_worker(evidence: Evidence) -> Bounded:
+def one_worker(evidence: Facts) -> Bounded:
     """No wait and no copies to a device; one worker makes all batches.
 
     The report may advise more of them, or none.
@@ -119,13 +126,13 @@ def one_worker(evidence: Evidence) -> Bounded:
     return Bounded(at_most=step.step_s / making_s, why=why)
 
 
-def nothing(evidence: Evidence) -> Bounded:
+def nothing(evidence: Facts) -> Bounded:
     """No bound: for a stage that promises no gain."""
     del evidence
     return Bounded(at_most=None, why="no bound")
 
 
-def packing(evidence: Evidence) -> Bounded:
+def packing(evidence: Facts) -> Bounded:
     """No token is padding: the bound of `padding`, from the first one that is."""
     step, wasted = account(evidence), evidence.summary.value(PADDING_FRACTION)
     if wasted is None or not step.judged:
@@ -135,11 +142,11 @@ def packing(evidence: Evidence) -> Bounded:
     return Bounded(at_most=at_most(step, Claim(removes_s=wasted * grows_s)), why=why)
 
 
-def in_precision(precision: str) -> Callable[[Evidence], Bounded]:
+def in_precision(precision: str) -> Callable[[Facts], Bounded]:
     """The bound of `matmul_precision` for *precision*: TF32 in products, others by autocast."""
 
     @_of_audit
-    def bound(evidence: Evidence, step: StepAccount) -> Bounded:
+    def bound(evidence: Facts, step: StepAccount) -> Bounded:
         if evidence.light is None:
             return Bounded(at_most=None, why=NO_AUDIT)
         chip = evidence.light.chip
@@ -160,7 +167,7 @@ def in_precision(precision: str) -> Callable[[Evidence], Bounded]:
 
 
 @_of_audit
-def larger_batch(evidence: Evidence, step: StepAccount) -> Bounded:
+def larger_batch(evidence: Facts, step: StepAccount) -> Bounded:
     """Forward (twice) and backward at their floors, and no time around micro-batches."""
     if evidence.typical is None:
         return Bounded(at_most=None, why=NO_AUDIT)
@@ -172,7 +179,7 @@ def larger_batch(evidence: Evidence, step: StepAccount) -> Bounded:
 
 
 @_of_audit
-def compiled(evidence: Evidence, step: StepAccount) -> Bounded:
+def compiled(evidence: Facts, step: StepAccount) -> Bounded:
     """In forward and backward only products are left, without the Python around them."""
     del evidence
     products_s = _computed_s(row for row in _passes(step) if row.use.kind == "matmul")
@@ -181,7 +188,7 @@ def compiled(evidence: Evidence, step: StepAccount) -> Bounded:
 
 
 @_of_audit
-def vocabulary(evidence: Evidence, step: StepAccount) -> Bounded:
+def vocabulary(evidence: Facts, step: StepAccount) -> Bounded:
     """Every operator with a dimension of the vocabulary's size runs at its floor."""
     rows = evidence.summary.run.config.get("vocabulary")
     if not isinstance(rows, int):
@@ -192,7 +199,7 @@ def vocabulary(evidence: Evidence, step: StepAccount) -> Bounded:
 
 
 @_of_audit
-def launches(evidence: Evidence, step: StepAccount) -> Bounded:
+def launches(evidence: Facts, step: StepAccount) -> Bounded:
     """Of forward and backward only the device's computation is left."""
     del evidence
     lost_s = _passes_s(step) - _computed_s(_passes(step))
@@ -200,7 +207,7 @@ def launches(evidence: Evidence, step: StepAccount) -> Bounded:
 
 
 @_of_audit
-def speed_of_light(evidence: Evidence, step: StepAccount) -> Bounded:
+def speed_of_light(evidence: Facts, step: StepAccount) -> Bounded:
     """Forward and backward at their floors, each chain of elementwise operators one kernel."""
     if evidence.typical is None:
         return Bounded(at_most=None, why=NO_AUDIT)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.bounds import Bounded
-from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.findings import Finding
 
 
@@ -161,7 +161,7 @@ class Stage:
     """What there is to gain, and what shows it."""
     apply: Callable[[Settings], Settings] = replace
     """From the settings kept last to those of this stage."""
-    bound: Callable[[Evidence], Bounded] = bounds.nothing
+    bound: Callable[[Facts], Bounded] = bounds.nothing
     """The most it can gain, from the evidence of the run kept last."""
     findings: tuple[str, ...] = ()
     """Ids of the findings that ask for it."""

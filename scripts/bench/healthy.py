@@ -35,7 +35,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.long_term import LEAST_STEPS, Levels, LevelsFold, joined
 from trainperf.analysis.summary.schema import LongTerm, Summary
-from trainperf.core.steps.block import Column
+from trainperf.core.arrays import Column
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from scripts.bench.harness import arguments, installed, machine_line, table, write_json
 from trainperf.analysis.diagnosis.detectors.memory import leak
-from trainperf.analysis.diagnosis.of_run import account_of, facts_of
+from trainperf.analysis.diagnosis.of_run import account_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
@@ -142,19 +142,18 @@ def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> P
                     optimizer.step()
                     optimizer.zero_grad()
                 monitor.end_step(loss.detach())
-        evidence = examine(Run.open(Path(out)))
-    facts = facts_of(evidence)
-    slope = evidence.summary.readings[MEMORY_SLOPE_BYTES_PER_STEP]
+        facts = examine(Run.open(Path(out)))
+    slope = facts.summary.readings[MEMORY_SLOPE_BYTES_PER_STEP]
     return Planted(
         kind=kind,
         seed=seed,
-        steps=evidence.summary.run.steps,
+        steps=facts.run.steps,
         slope=slope.value,
         low=slope.low,
         high=slope.high,
         samples=slope.n,
         planted=planted,
-        claimed=leak(account_of(evidence, facts), facts) is not None,
+        claimed=leak(account_of(facts), facts) is not None,
     )
 
 

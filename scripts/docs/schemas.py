@@ -107,13 +107,18 @@ def ids() -> str:
 def _text(name: str, published: Published) -> str:
     schema = msgspec.json.schema(published.type)
     definitions = schema.pop("$defs")
-    documented = {kind.__name__: field_docs(kind) for kind in _structs(published.type)}
+    kinds = {kind.__name__: kind for kind in _structs(published.type)}
+    documented = {name: field_docs(kind) for name, kind in kinds.items()}
     for title, definition in definitions.items():
         if "description" in definition:  # Python 3.13 takes the indent from a docstring itself
             definition["description"] = inspect.cleandoc(definition["description"])
         for field, meaning in documented.get(title, {}).items():
             if field in definition.get("properties", {}):
                 _describe(definition["properties"], field, meaning)
+        config = getattr(kinds.get(title), "__struct_config__", None)
+        fields = definition.get("properties")
+        if config is not None and fields and not config.omit_defaults:  # all is always written
+            definition["required"] = [*fields]
     head = {
         "$schema": DRAFT,
         "$id": f"urn:trainperf:schema:{name}:{published.version}",

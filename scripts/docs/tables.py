@@ -24,7 +24,7 @@ from trainperf.core.phases import DISQUALIFYING, GAPS, PHASES, TAGS, Gap, Phase
 from trainperf.core.steps.records import FACTS
 from trainperf.importers import FORMATS, LogFormat
 from trainperf.meters import METERS, Measure, Meter
-from trainperf.meters.phases import PhaseTime
+from trainperf.meters.phases import METERS as PHASE_METERS
 from trainperf.reports.explanations import Explanation, derived_readings
 
 
@@ -33,7 +33,7 @@ BETTER = {"lower": "↓", "higher": "↑", "": "", None: ""}
 
 def readings() -> str:
     """One row per meter, in display order; the phases have a table of their own."""
-    rows = [_reading_row(meter) for meter in METERS if not isinstance(meter, PhaseTime)]
+    rows = [_reading_row(meter) for meter in METERS if meter not in PHASE_METERS]
     return table(("reading", "unit", "better", "steps", "definition"), rows)
 
 
@@ -42,7 +42,7 @@ def phases() -> str:
     rows = [
         (f"`{meter.name}`", _cell(documented(meter.__doc__).means))
         for meter in METERS
-        if isinstance(meter, PhaseTime)
+        if meter in PHASE_METERS
     ]
     return table(("reading (s, steady steps, lower is better)", "mean host time per step"), rows)
 

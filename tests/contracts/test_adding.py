@@ -15,23 +15,24 @@ METER = '''"""A meter that a contributor adds."""
 
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import MeterEntry, Scope
 
 
-class Planted(Meter):
-    """Seventeen, whatever the steps were: the planted definition."""
-
-    name = "planted_s"
-    unit = "s"
-    title = "planted time"
-    scope = Scope.ALL
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Seventeen seconds a step."""
-        return Ratio(17.0 * len(block), float(len(block)), len(block))
+def _seventeen(block: StepBlock) -> Ratio:
+    """Seventeen seconds a step."""
+    return Ratio(17.0 * len(block), float(len(block)), len(block))
 
 
-METERS = (Planted(),)
+METERS = (
+    MeterEntry(
+        name="planted_s",
+        unit="s",
+        about="Seventeen, whatever the steps were: the planted definition.",
+        title="planted time",
+        scope=Scope.ALL,
+        statistic=_seventeen,
+    ),
+)
 '''
 
 SINK = '''"""A sink that a contributor adds."""
@@ -77,7 +78,7 @@ def planted(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: nothing was planted.
     To confirm: dig.
     """
-    if facts.steps <= LIMIT:
+    if facts.run.steps <= LIMIT:
         return None
     return Cause(
         id="planted",
@@ -91,7 +92,7 @@ def planted(account: StepAccount, facts: Facts) -> Cause | None:
 
 CHECK = (
     'Check(id="planted_check", about="Nothing is planted in the step.\\n\\nFails always.", '
-    'looks=[answer("fail", "{facts.steps} roots", action="use the spade twice")]),'
+    'looks=[answer("fail", "{facts.run.steps} roots", action="use the spade twice")]),'
 )
 
 COMMAND = '''"""`trainperf hello NAME`: a greeting."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainperf.core.findings import Effort, Finding, Scope, amdahl, ranked, saving
+from trainperf.core.findings import Effort, Finding, Scope, ranked, saving
 
 
 def finding(
@@ -19,23 +19,6 @@ def finding(
         gain=gain,
         effort=effort,
     )
-
-
-@pytest.mark.parametrize(
-    ("fraction", "speedup", "gain"),
-    [(0.4, 4.0, 1 / 0.7), (0.5, 2.0, 4 / 3), (0.5, 1.0, 1.0), (1.0, 3.0, 3.0), (0.25, 0.5, 0.8)],
-)
-def test_a_part_that_gets_faster_leaves_its_rest(
-    fraction: float, speedup: float, gain: float
-) -> None:
-    """Amdahl: 40 % that get four times faster still take a tenth."""
-    assert amdahl(fraction, speedup) == pytest.approx(gain)
-
-
-def test_a_part_that_vanishes_leaves_the_others() -> None:
-    """And nothing is left of a whole that vanishes."""
-    assert amdahl(0.5) == 2.0
-    assert amdahl(1.0) is None
 
 
 @pytest.mark.parametrize(("gain", "saved"), [(1.25, 0.2), (2.0, 0.5), (4.0, 0.75)])

@@ -14,7 +14,7 @@ import torch
 from support.fits import QUIET
 from torch.utils.data import DataLoader
 
-from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
@@ -89,7 +89,7 @@ def ready(number: int, width: int, size: int = 256) -> "DataLoader[Any]":
     return DataLoader(whole, batch_size=None)
 
 
-def evidence_of(out: Path) -> Evidence:
+def evidence_of(out: Path) -> Facts:
     """What the run below *out* shows."""
     return examine(Run.open(out))
 

@@ -85,9 +85,9 @@ def test_a_graph_is_captured_and_replayed_inside_a_measured_loop(mode: str, tmp_
 def test_nvml_knows_the_device_that_torch_uses(record_property: Told) -> None:
     """By its name, also where it is a part of one (MIG) or the order is not PCI's."""
     accelerator = accelerator_of(torch.device(DEVICE))
-    nvml, why = nvml_of([accelerator.uuid()])
+    nvml, why = nvml_of([accelerator.features().uuid])
     assert nvml is not None, why
-    (sampled,) = DeviceSource(nvml, [accelerator.uuid()]).devices
+    (sampled,) = DeviceSource(nvml, [accelerator.features().uuid]).devices
     record_property("nvml_name", sampled.name)
     assert sampled.name in accelerator.name()
 

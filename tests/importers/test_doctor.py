@@ -24,7 +24,7 @@ def test_a_log_fails_only_what_it_shows(tmp_path: Path, name: str) -> None:
     """A fifth of data wait is shown; a missing mask, event, precision or option is not."""
     run = Run.open(imported(tmp_path, TEXTS[name]()))
 
-    checks = {check.id: check for check in examined(Case(evidence=examine(run))).checks}
+    checks = {check.id: check for check in examined(Case(facts=examine(run))).checks}
 
     failed = {"loader"} if name == "torchtitan" else set()
     assert {each.id for each in checks.values() if each.status == "fail"} == failed

@@ -152,7 +152,7 @@ def test_no_report_of_an_inference_loop_speaks_of_training(tmp_path: Path) -> No
     summary = evidence.summary
     parts = run_document(summary)
     shown = [render(summary), as_markdown(parts), as_text(parts)]
-    checks = examined(Case(evidence=evidence)).checks
+    checks = examined(Case(facts=evidence)).checks
     shown += [" ".join((check.title, *check.evidence, check.action)) for check in checks]
     found = {word for words in shown for word in WORDS if word in words.lower()}
 
@@ -172,7 +172,7 @@ def test_a_healthy_loop_has_no_finding_about_its_answers(tmp_path: Path) -> None
     assert not wrong & ids(answered(tmp_path / "no_grad", around=torch.no_grad()))
 
     assert healthy.run is not None
-    checks = examined(Case(evidence=examine(Run.open(healthy.run)))).checks
+    checks = examined(Case(facts=examine(Run.open(healthy.run)))).checks
     (answers,) = [check for check in checks if check.id == "answers"]
     assert answers.status == "pass"
     assert any("inference_mode" in fact for fact in answers.evidence)

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 import pytest
+from support.blocks import block_of
 from support.runs import make_step, make_steps
 
 from trainperf.core.phases import Tag
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.records import RunInfo, StepRecord
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
@@ -19,10 +20,10 @@ def read(
     folds = []
     columns: tuple[str, ...] = ()
     for steps in ranks:
-        block = StepBlock.from_records(steps)
+        block = block_of(steps)
         columns = block.schema.columns
         fold = Fold(METERS)
-        fold.observe(StepBlock.from_records(steps, StepSchema(columns, device)))
+        fold.observe(block_of(steps, StepSchema(columns, device)))
         folds.append(fold)
     return readings(folds, info or RunInfo(columns=columns, device=device))
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from support.blocks import block_of
 from support.runs import make_steps
 
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import StepSchema
 from trainperf.meters.fold import Fold
 from trainperf.meters.memory import METERS
 
@@ -17,7 +18,7 @@ def test_device_and_process_are_not_mixed_where_some_steps_know_only_one(size: i
     for step in steps:
         step.facts.update(owned_bytes=1e9 + 7 * step.index)
         step.facts.update(allocated_bytes=1e6 + step.index if step.index % 3 else None)
-    whole = StepBlock.from_records(steps, StepSchema(facts, "cuda"))
+    whole = block_of(steps, StepSchema(facts, "cuda"))
     fold = Fold([meter for meter in METERS if meter.name == "memory_slope_bytes_per_step"])
     for begin in range(0, 400, size):
         fold.observe(whole.select(np.arange(begin, min(begin + size, 400))))

@@ -1,9 +1,10 @@
 """Shares of the step that stand on a fact: a sum over a sum, in steps of any length."""
 
 import pytest
+from support.blocks import block_of
 from support.runs import make_step
 
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, readings
@@ -25,6 +26,6 @@ def test_a_share_in_a_short_step_does_not_dominate(reading: str, fact: str) -> N
         make_step(2, forward=5_000, facts={fact: None}),
     ]
     fold = Fold(METERS)
-    fold.observe(StepBlock.from_records(steps, StepSchema((fact,), "cuda")))
+    fold.observe(block_of(steps, StepSchema((fact,), "cuda")))
 
     assert readings([fold], RunInfo(columns=(fact,), device="cuda"))[reading].value == 0.1

@@ -13,7 +13,7 @@ from recipes.gpt2.stages import STAGES, Stage
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import Recipe
 from recipes.gpt2.walk import directory, walkthrough
-from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import write_document
@@ -27,7 +27,7 @@ BF16 = stage("bf16", packed, tempting=True)
 
 
 @pytest.fixture(scope="module")
-def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """Three fifths of the step are waited, and a fifth of the tokens are padding."""
     steps = make_steps(
         200, data_wait=30, forward=20, facts={"tokens_effective": 80, "tokens_padded": 100}
@@ -37,12 +37,12 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     return examine(Run.open(run))
 
 
-def chosen(evidence: Evidence, *stages: Stage, **options: object) -> Advice | None:
+def chosen(evidence: Facts, *stages: Stage, **options: object) -> Advice | None:
     """What comes next among these stages."""
     return next_change(evidence, (), stages, every=False, **options)  # type: ignore[arg-type]
 
 
-def test_the_first_finding_that_applies_comes_next(evidence: Evidence) -> None:
+def test_the_first_finding_that_applies_comes_next(evidence: Facts) -> None:
     """In the order of the report, in its words, whatever the order of the stages."""
     first = evidence.summary.findings[0]
 
@@ -55,7 +55,7 @@ def test_the_first_finding_that_applies_comes_next(evidence: Evidence) -> None:
     assert advice.source == "report"
 
 
-def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Evidence) -> None:
+def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Facts) -> None:
     """As much as 19 of 20 changes of the corpus saved, to the most that the report says."""
     padding = next(each for each in evidence.summary.findings if each.id == "padding")
     assert padding.fraction is not None
@@ -67,7 +67,7 @@ def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Evidenc
     assert advice.high == padding.gain_upper_bound
 
 
-def test_a_trial_outranks_every_finding(evidence: Evidence) -> None:
+def test_a_trial_outranks_every_finding(evidence: Facts) -> None:
     """What was measured is expected, however much a finding promises."""
     trial = MeasuredTrial(id="attention_sdpa", speedup=1.1, low=1.08, high=1.12)
 
@@ -77,7 +77,7 @@ def test_a_trial_outranks_every_finding(evidence: Evidence) -> None:
     assert (advice.stage, advice.low, advice.high) == (SDPA, 1.08, 1.12)
 
 
-def test_a_trial_that_gained_nothing_silences_the_finding(evidence: Evidence) -> None:
+def test_a_trial_that_gained_nothing_silences_the_finding(evidence: Facts) -> None:
     """The change was measured here, and brought 1 %."""
     trial = MeasuredTrial(id="packing", speedup=1.01, low=1.0, high=1.02)
     measured = stage("packed", packed, findings=("padding",), trials=("packing",))
@@ -85,12 +85,12 @@ def test_a_trial_that_gained_nothing_silences_the_finding(evidence: Evidence) ->
     assert next_change(evidence, [trial], [measured], every=False) is None
 
 
-def test_what_is_not_worth_three_percent_is_not_tried(evidence: Evidence) -> None:
+def test_what_is_not_worth_three_percent_is_not_tried(evidence: Facts) -> None:
     """Nor what a noisy machine could not show."""
     assert chosen(evidence, LOADER, PACKED, least=3.0) is None
 
 
-def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Evidence) -> None:
+def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Facts) -> None:
     """With no gain expected beyond the limit of the rules."""
     advice = chosen(evidence, BF16, SDPA)
 
@@ -99,7 +99,7 @@ def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Evi
     assert advice.high == pytest.approx(1 / 0.9)
 
 
-def test_all_stages_are_tried_where_the_preset_wants_it(evidence: Evidence) -> None:
+def test_all_stages_are_tried_where_the_preset_wants_it(evidence: Facts) -> None:
     """In the order of the table, after those with advice."""
     advice = next_change(evidence, (), [SDPA, BF16], every=True)
 

@@ -8,7 +8,7 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.stages import STAGES
-from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 
@@ -16,7 +16,7 @@ from trainperf.analysis.summarize import examine
 BOUND = {stage.name: stage.bound for stage in STAGES}
 
 
-def loading(path: Path, data_wait: float, forward: float) -> Evidence:
+def loading(path: Path, data_wait: float, forward: float) -> Facts:
     """Two hundred steps on two CPUs without workers."""
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2})
     steps = make_steps(200, data_wait=data_wait, forward=forward)

@@ -45,7 +45,7 @@ def shown_of(run: Run) -> Iterator[tuple[str, str]]:
     yield "full", as_text(run_document(summary))
     yield "markdown", as_markdown(run_document(summary))
     yield "html", page(data)
-    checkup = examined(Case(evidence=examine(run, now_s=0.0)))
+    checkup = examined(Case(facts=examine(run, now_s=0.0)))
     yield "doctor", as_text(checkup_document(checkup, "run"))
 
 

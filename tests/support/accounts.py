@@ -1,6 +1,7 @@
 """Accounts, regions and facts in memory: what detectors see, without a run on disk."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -18,9 +19,11 @@ from trainperf.analysis.diagnosis.account import (
 from trainperf.analysis.diagnosis.cause import Cause
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.roofline import Roofline, roofline
+from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.loop_kind import PLAIN, LoopKind
+from trainperf.core.machine.backends import CUDA, Backend
 from trainperf.core.machine.chips import Chip
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
@@ -45,26 +48,46 @@ def seen(account: StepAccount, **known: object) -> Seen:
 def facts_of(
     *,
     loop: LoopKind = PLAIN,
+    device: Backend = CUDA,
     readings: Mapping[str, float | Reading] | None = None,
     settings: Mapping[str, Scalar] | None = None,
     documents: Mapping[str, object] | None = None,
     **known: object,
 ) -> Facts:
-    """Facts of two hundred steady steps, if nothing else is said."""
+    """Facts of two hundred steady steps, if nothing else is said.
+
+    Args:
+        loop: That ran.
+        device: That advice is for.
+        readings: Values of readings, or readings.
+        settings: Of the run.
+        documents: By their names.
+        known: Other fields of the facts, of the summary and of the run; of ranks their number.
+    """
+    beside = {name: known.pop(name) for name in ("light", "traces", "stragglers") if name in known}
+    ranks = known.pop("ranks", 1)
+    run = {
+        "config": {**(settings or {}), "loop": loop.name},
+        "device": device.name,
+        "steps": 200,
+        "steady_steps": 200,
+        "ranks": tuple(range(ranks)) if isinstance(ranks, int) else ranks,
+        **{name: known.pop(name) for name in [*known] if name in RunFacts.__struct_fields__},
+    }
+    of_steps = {
+        name: value if isinstance(value, Reading) else Reading(value=value, unit="")
+        for name, value in (readings or {}).items()
+    }
     return Facts(
-        **{
-            "loop": loop,
-            "steps": 200,
-            "steady_steps": 200,
-            "readings": {
-                name: value if isinstance(value, Reading) else Reading(value=value, unit="")
-                for name, value in (readings or {}).items()
-            },
-            "settings": settings or {},
-            "documents": Documents(**(documents or {})),
-            **known,
-        }
+        summary=Summary(run=RunFacts(**run), readings=of_steps, **known),
+        documents=Documents(**(documents or {})),
+        **beside,
     )
+
+
+def with_summary(facts: Facts, **fields: object) -> Facts:
+    """The same with other fields of their summary."""
+    return replace(facts, summary=msgspec.structs.replace(facts.summary, **fields))
 
 
 def step(

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import write_document
@@ -75,7 +75,7 @@ def evidence_of(
     micro_batches: int = 1,
     facts: dict[str, int | float | None] | None = None,
     **phases_ms: float,
-) -> Evidence:
+) -> Facts:
     """What a run of sixty equal steps shows, one of which was audited.
 
     Args:

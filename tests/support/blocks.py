@@ -1,15 +1,24 @@
 """Steps as rows and as records: the ways between that only tests need."""
 
 import math
+from collections.abc import Iterable
 
 from trainperf.core.steps.block import StepBlock, StepSchema
-from trainperf.core.steps.records import CORE_COLUMNS, Row, StepRecord
+from trainperf.core.steps.records import CORE_COLUMNS, FACTS, Row, StepRecord
 
 
 def row_of(step: StepRecord, schema: StepSchema) -> Row:
     """A record as a row of core columns and facts."""
     facts = (step.facts.get(name) for name in schema.columns)
     return (step.index, step.start_ns, step.tags, step.micro_batches, *step.host_ns, *facts)
+
+
+def block_of(records: Iterable[StepRecord], schema: StepSchema | None = None) -> StepBlock:
+    """A block of records; without a schema the columns are all `FACTS` that any of them has."""
+    steps = list(records)
+    present = {name for step in steps for name in step.facts}
+    schema = schema or StepSchema(tuple(name for name in FACTS if name in present))
+    return StepBlock.from_rows(schema, [row_of(step, schema) for step in steps])
 
 
 def records_of(block: StepBlock) -> list[StepRecord]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.doctor import CHECKS, Case, Outcome, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
@@ -61,7 +61,7 @@ class Planted:
             write(self.capture, made / "traces" / f"rank0-step100-3steps{ANALYSIS_SUFFIX}")
         return Run.open(made)
 
-    def evidence(self, path: Path) -> Evidence:
+    def evidence(self, path: Path) -> Facts:
         """What it shows."""
         return examine(self.write(path))
 
@@ -69,10 +69,10 @@ class Planted:
 def checked(name: str, path: Path, planted: Planted, baseline: Planted | None = None) -> Outcome:
     """What one check says of a run, and of it beside a baseline."""
     run = planted.write(path / "run" / "trainperf")
-    case = Case(evidence=examine(run))
+    case = Case(facts=examine(run))
     if baseline is not None:
         before = baseline.write(path / "baseline" / "trainperf")
-        case = Case(evidence=case.evidence, baseline=examine(before), parity=parity(run, before))
+        case = Case(facts=case.facts, baseline=examine(before), parity=parity(run, before))
     return {check.id: check for check in examined(case).checks}[name]
 
 

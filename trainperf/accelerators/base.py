@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,26 @@ class Ability(Enum):
     """Points in its queue that can be polled, and times between them."""
     STATISTICS = "statistics of its allocator"
     RETRIES = "retries of its allocator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a device can compute, and how the machine's other tools name it."""
+
+    tf32: bool = False
+    """Whether products of fp32 can be computed in TF32."""
+    bf16: bool = True
+    """Whether it computes in bf16, without emulation."""
+    cudnn: bool = False
+    """Whether its convolutions and attention may be cuDNN's."""
+    capability: tuple[int, int] = (0, 0)
+    """Of NVIDIA's architecture; (0, 0) for anything else."""
+    cache_bytes: int | None = None
+    """Its last-level cache; `None` if that is not known."""
+    uuid: str = ""
+    """Empty where there is none."""
+    pci_address: str = ""
+    """Its place on the bus, as the system names it; empty where nobody tells."""
 
 
 ON_A_CPU = "not applicable: a CPU has no queue and no allocator of torch's"
@@ -150,37 +171,9 @@ class Accelerator:
         """As its driver calls it; else the type."""
         return str(self._ask("get_device_name", self.device) or self.type)
 
-    def uuid(self) -> str:
-        """As the machine's other tools name this device; empty where there is none."""
-        return ""
-
-    def pci_address(self) -> str:
-        """As the system names its place on the bus; empty where nobody tells."""
-        return ""
-
-    def cache_bytes(self) -> int | None:
-        """Its last-level cache; `None` if that is not known."""
-        return None
-
-    @property
-    def has_tf32(self) -> bool:
-        """Whether products of fp32 can be computed in TF32."""
-        return False
-
-    @property
-    def has_bf16(self) -> bool:
-        """Whether it computes in bf16, without emulation."""
-        return True
-
-    @property
-    def has_cudnn(self) -> bool:
-        """Whether its convolutions and attention may be cuDNN's."""
-        return False
-
-    @property
-    def capability(self) -> tuple[int, int]:
-        """Of NVIDIA's architecture; (0, 0) for anything else."""
-        return 0, 0
+    def features(self) -> Features:
+        """What this kind of device has; by default nothing that only some have."""
+        return Features()
 
     # -- its random numbers -----------------------------------------------------------------------
 
@@ -218,6 +211,7 @@ class Host(Accelerator):
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")
+        self._captures = None
 
     def lacks(self) -> Mapping[Ability, str]:
         """All of it."""
@@ -225,10 +219,6 @@ class Host(Accelerator):
 
     def synchronize(self) -> None:
         """Nothing is under way."""
-
-    def is_capturing(self) -> bool:
-        """Never."""
-        return False
 
     def random_state(self) -> torch.Tensor:
         """Of torch's own generator."""

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from typing_extensions import override
 
-from trainperf.accelerators.base import Ability, Accelerator
+from trainperf.accelerators.base import Ability, Accelerator, Features
 from trainperf.core.machine.clocks import TimingEvent
 
 
@@ -67,45 +67,23 @@ class Cuda(Accelerator):
         return "called a synchronizing CUDA operation" in str(error)
 
     @override
-    def uuid(self) -> str:
-        return str(self._properties().uuid)
-
-    @override
-    def pci_address(self) -> str:
-        place = self._properties()
-        if not hasattr(place, "pci_bus_id"):  # an older torch
-            return ""
-        return f"{place.pci_domain_id:04x}:{place.pci_bus_id:02x}:{place.pci_device_id:02x}.0"
-
-    @override
-    def cache_bytes(self) -> int | None:
-        return int(self._properties().L2_cache_size)
-
-    @property
-    @override
-    def has_tf32(self) -> bool:
-        return self.capability >= (8, 0)
-
-    @property
-    @override
-    def has_bf16(self) -> bool:
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-
-    @property
-    @override
-    def has_cudnn(self) -> bool:
-        return torch.version.hip is None
-
-    @property
-    @override
-    def capability(self) -> tuple[int, int]:
+    def features(self) -> Features:
+        own: Any = torch.cuda.get_device_properties(self.device)
+        address = ""
+        if hasattr(own, "pci_bus_id"):  # an older torch has none
+            address = f"{own.pci_domain_id:04x}:{own.pci_bus_id:02x}:{own.pci_device_id:02x}.0"
         # ROCm answers with AMD's numbers, which mean something else.
-        if torch.version.hip is not None:
-            return 0, 0
-        return torch.cuda.get_device_capability(self.device)
-
-    def _properties(self) -> Any:  # noqa: ANN401 torch has no type for them
-        return torch.cuda.get_device_properties(self.device)
+        is_nvidia = torch.version.hip is None
+        capability = torch.cuda.get_device_capability(self.device) if is_nvidia else (0, 0)
+        return Features(
+            tf32=capability >= (8, 0),
+            bf16=bool(torch.cuda.is_bf16_supported(including_emulation=False)),
+            cudnn=is_nvidia,
+            capability=capability,
+            cache_bytes=int(own.L2_cache_size),
+            uuid=str(own.uuid),
+            pci_address=address,
+        )
 
 
 def versions() -> dict[str, str]:

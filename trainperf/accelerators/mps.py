@@ -37,14 +37,6 @@ class Mps(Accelerator):
         return {}
 
     @override
-    def forget_peak(self) -> None:
-        pass  # it keeps none
-
-    @override
-    def empty_cache(self) -> None:
-        torch.mps.empty_cache()
-
-    @override
     def memory_bytes(self) -> tuple[int, int] | None:
         total = int(torch.mps.recommended_max_memory())
         return total - int(torch.mps.driver_allocated_memory()), total

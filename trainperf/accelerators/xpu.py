@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from typing_extensions import override
 
-from trainperf.accelerators.base import Ability, Accelerator
+from trainperf.accelerators.base import Ability, Accelerator, Features
 
 
 TIMED_FROM = 20250000
@@ -24,13 +24,8 @@ class Xpu(Accelerator):
         timed = int(getattr(torch.version, "xpu", None) or 0) >= TIMED_FROM
         return super().lacks() if timed else {**super().lacks(), Ability.EVENTS: NO_TIMES}
 
-    @property
     @override
-    def has_tf32(self) -> bool:
-        ask = getattr(torch.xpu, "is_tf32_supported", None)
-        return ask is not None and bool(ask())
-
-    @property
-    @override
-    def has_bf16(self) -> bool:
-        return bool(torch.xpu.is_bf16_supported(including_emulation=False))
+    def features(self) -> Features:
+        tf32 = getattr(torch.xpu, "is_tf32_supported", bool)  # an older torch has none
+        bf16 = torch.xpu.is_bf16_supported(including_emulation=False)
+        return Features(tf32=bool(tf32()), bf16=bool(bf16))

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import msgspec
 
-from trainperf.analysis.diagnosis.decisions import decisions
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.findings import diagnose
 from trainperf.analysis.diagnosis.of_capture import diagnosed as diagnosed_capture
 from trainperf.analysis.diagnosis.of_run import (
-    Evidence,
     account_of,
-    facts_of,
     light_of,
     with_workers_needed,
 )
@@ -22,7 +20,7 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
-from trainperf.analysis.summary.host_share import host_share
+from trainperf.analysis.summary.host_share import host_of, host_share
 from trainperf.analysis.summary.lead_steps import INDEX
 from trainperf.analysis.summary.lines import (
     before_fit,
@@ -59,7 +57,7 @@ def examine(
     now_s: float | None = None,
     replay: Replay | None = None,
     observers: Sequence[StepObserver] = (),
-) -> Evidence:
+) -> Facts:
     """Read a run in constant memory: its summary, and all that findings are based on.
 
     Args:
@@ -78,7 +76,7 @@ def examine(
     return diagnosed(folds, summary, documents)
 
 
-def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Evidence:
+def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
     """The summary with its time split and findings, and all that these are based on.
 
     Args:
@@ -96,11 +94,15 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     if isinstance(usual, StepAudit):
         typical = light_of(replace(documents, audit=usual), step_s)
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
-    evidence = Evidence(
-        summary=summary, documents=documents, light=light, typical=typical, captures=captures
+    facts = Facts(
+        summary=summary,
+        documents=documents,
+        light=light,
+        typical=typical,
+        captures=captures,
+        traces=tuple(rank for capture in captures for rank in capture.ranks),
     )
-    facts = facts_of(evidence)
-    account = account_of(evidence, facts)
+    account = account_of(facts)
     chip = None if light is None else light.chip
     spent_s = spent_on(account.regions, chip, on_host=account.device is None)
     summary = with_time_split(
@@ -112,13 +114,8 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
         spent_s=spent_s,
     )
     findings, ordinary = diagnose(account, facts)
-    summary = msgspec.structs.replace(
-        summary,
-        findings=findings,
-        ordinary=ordinary,
-        decisions=decisions(findings, account.steps_share),
-    )
-    return replace(evidence, summary=summary)
+    summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
+    return replace(facts, summary=summary)
 
 
 def save_summary(summary: Summary, run: AnyPath) -> None:
@@ -172,7 +169,10 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         ledger_s=first.ledger_s(),
         gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},
         excluded={tag.label: n for tag in TAGS if (n := folds.excluded[tag.label])},
-        synchronisation=folds.lateness.points(_hosts(run)),
+        # Hosts of the latest attempt.
+        synchronisation=folds.lateness.points(
+            {file.rank: host_of(file.info) for files in run.attempts for file in files}
+        ),
         traces=traced,
         sequence_lengths=_sequence_lengths(replay),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
@@ -203,15 +203,6 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         ),
     )
     return msgspec.structs.replace(summary, what_if=what_if(summary))
-
-
-def _hosts(run: Run) -> dict[int, str]:
-    """Rank to the host of its latest attempt, where that is known."""
-    return {
-        file.rank: str(file.info.hardware.get("host") or "")
-        for files in run.attempts
-        for file in files
-    }
 
 
 def _sequence_lengths(replay: Replay) -> dict[int, int]:

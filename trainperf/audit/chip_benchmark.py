@@ -55,7 +55,7 @@ def probe(device: torch.device, *, budget_s: float = BUDGET_S) -> Chip:
         device: Where to measure.
         budget_s: For all of it; less of it is a worse best.
     """
-    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).has_tf32 else [])]
+    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).features().tf32 else [])]
     each_s = budget_s / (len(names) + 2)
     with torch.no_grad():
         return Chip(
@@ -175,7 +175,7 @@ def cache_bytes(device: torch.device) -> int | None:
     """The device's last-level cache, on a CPU with the caches before it; `None` if not known."""
     if device.type == "cpu":
         return cpu_cache_bytes(_CPUS)
-    return accelerator_of(device).cache_bytes()
+    return accelerator_of(device).features().cache_bytes
 
 
 def computing(kinds: Iterable[str]) -> str:

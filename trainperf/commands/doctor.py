@@ -20,16 +20,16 @@ def _run(given: argparse.Namespace) -> CommandResult:
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     run = Run.open(given.run)
-    case = Case(evidence=examine(run, now_s=now_s))
+    case = Case(facts=examine(run, now_s=now_s))
     if given.baseline is not None:
         before = Run.open(given.baseline)
         case = Case(
-            evidence=case.evidence,
+            facts=case.facts,
             baseline=examine(before, now_s=now_s),
             parity=parity(run, before),
         )
     checkup = examined(case)
-    title = case.summary.run.name
+    title = case.facts.run.name
     text = rendered(checkup_document(checkup, title), checkup, given.format, sys.stdout)
     return CommandResult(text=text, code=1 if given.strict and checkup.number("fail") else 0)
 

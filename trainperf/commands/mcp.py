@@ -2,23 +2,8 @@
 
 import argparse
 
-from trainperf.commands.cli import Command
+from trainperf.commands.cli import Command, argument
 from trainperf.core.errors import ConfigError
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root",
-        metavar="DIR",
-        default=".",
-        help="folder that the tools see: runs and scripts outside of it are refused (default: .)",
-    )
-    parser.add_argument(
-        "--allow-run",
-        action="store_true",
-        help="offer try and prove too, which start training scripts below the root; otherwise "
-        "nothing is started or written",
-    )
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -41,6 +26,20 @@ COMMAND = Command(
     name="mcp",
     about="Serve report, findings, compare and explain to an assistant (MCP, on stdio).",
     examples=("--root .", "--root ~/project --allow-run"),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "--root",
+            metavar="DIR",
+            default=".",
+            help="folder that the tools see: runs and scripts outside of it are refused "
+            "(default: .)",
+        ),
+        argument(
+            "--allow-run",
+            action="store_true",
+            help="offer try and prove too, which start training scripts below the root; otherwise "
+            "nothing is started or written",
+        ),
+    ),
     run=_run,
 )

@@ -17,14 +17,10 @@ from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold, estimated
+from trainperf.core.arrays import Places
 from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
-from trainperf.core.stats.bootstrap import (
-    LEAST_STEPS,
-    Estimate,
-    Places,
-    block_length,
-)
+from trainperf.core.stats.bootstrap import LEAST_STEPS, Estimate, block_length
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.journal import Journal
+from trainperf.core.arrays import Places
 from trainperf.core.phases import Tag
 from trainperf.core.readings import (
     EFFECTIVE_TOKENS_PER_S,
@@ -29,7 +30,6 @@ from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
     Estimate,
-    Places,
     estimate,
     mixed,
     period_length,

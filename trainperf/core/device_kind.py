@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from trainperf.core.readings import MEMORY_PEAK_BYTES, RESIDENT_PEAK_BYTES
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceKind:
@@ -17,8 +15,6 @@ class DeviceKind:
     """After phases in which the host only hands its work out."""
     idle: str = "device idle for {share}"
     """While the loader makes it wait, beside the host's own wait."""
-    memory: str = MEMORY_PEAK_BYTES
-    """Reading of the most memory that a model had on it."""
 
 
 BESIDE_THE_HOST = DeviceKind()
@@ -28,7 +24,6 @@ HOST = DeviceKind(
     copies="hooks only: nothing is copied",
     host_time="",
     idle="",
-    memory=RESIDENT_PEAK_BYTES,
 )
 
 

@@ -36,29 +36,21 @@ class LoopKind:
     """Says which tokens count."""
     everything: str
     """Measures all there is."""
-    less: str
-    """Measures less, where the overhead matters."""
     measures: Mapping[str, str]
     """A measurement by itself."""
     user_code: str
     """Where code of the user's own counts as such."""
-    ddp: str
-    """What takes an option of DDP, with a place for it: `{option}`."""
     wrapped_model: str
     """The wrapped model, from where the step is written."""
     fully_sharded: str
-    no_anomaly: str
     accumulation: str
     bf16: str
-    """Mixed precision; as the next."""
-    fp16: str
+    """Mixed precision."""
     bf16_weights: str
     compiled: str
     """Has the model compiled."""
     fused: str
     """Has the optimizer make its update in one kernel."""
-    overflows_less: str
-    """A type in which gradients hardly overflow."""
     logging: str
     """Has values logged every so many `{steps}`."""
     kept: str = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
@@ -121,7 +113,6 @@ LIGHTNING = LoopKind(
     loader_anatomy="TrainPerf(loader_anatomy=True)",
     tokens="TrainPerf(tokens=lambda batch: mask)",
     everything="TrainPerf()",
-    less="attach only the monitors you need, e.g. StepTimeMonitor() and DataWaitMonitor()",
     measures={
         "data wait": "TrainPerf() or DataWaitMonitor()",
         "h2d": "TrainPerf() or H2DMonitor()",
@@ -130,17 +121,13 @@ LIGHTNING = LoopKind(
         "memory": "TrainPerf() or MemoryMonitor()",
     },
     user_code="a callback",
-    ddp="DDPStrategy({option})",
     wrapped_model="self.trainer.model",
     fully_sharded='Trainer(strategy="fsdp")',
-    no_anomaly="Trainer(detect_anomaly=False)",
     accumulation="accumulate_grad_batches",
     bf16='Trainer(precision="bf16-mixed")',
-    fp16='Trainer(precision="16-mixed")',
     bf16_weights='Trainer(precision="bf16-true")',
     compiled=_COMPILED,
     fused=_FUSED,
-    overflows_less='precision="bf16-mixed"',
     logging="Trainer(log_every_n_steps={steps})",
     names_callbacks=True,
 )
@@ -159,7 +146,6 @@ with LoopMonitor("runs/a") as monitor:
     loader_anatomy="LoopMonitor(loader_anatomy=True)",
     tokens="LoopMonitor(tokens=lambda batch: mask)",
     everything="monitor.watch(model, optimizer) before the first epoch",
-    less="bracket fewer phases, and pass monitor.watch() only what you need measured",
     measures={
         "data wait": "for batch in monitor.batches(loader)",
         "h2d": 'with monitor.phase("h2d"): around the copy of the batch',
@@ -168,17 +154,13 @@ with LoopMonitor("runs/a") as monitor:
         "memory": "monitor.watch(model, optimizer)",
     },
     user_code='monitor.phase("callbacks")',
-    ddp="DistributedDataParallel({option})",
     wrapped_model="model",
     fully_sharded="torch.distributed.fsdp.fully_shard(model)",
-    no_anomaly="torch.autograd.set_detect_anomaly(False)",
     accumulation="gradient accumulation",
     bf16="torch.autocast(device, dtype=torch.bfloat16)",
-    fp16="torch.autocast(device, dtype=torch.float16) with a GradScaler",
     bf16_weights="model.bfloat16()",
     compiled=_COMPILED,
     fused=_FUSED,
-    overflows_less="torch.autocast(device, dtype=torch.bfloat16)",
     logging="LoopMonitor(log_every_n_steps={steps})",
     unclosed="ended without close()",
     ours="trainperf itself, in end_step()",
@@ -220,22 +202,17 @@ Trainer(model, args, callbacks=[TrainPerfCallback()])""",
     loader_anatomy="TrainPerfCallback(loader_anatomy=True)",
     tokens="TrainPerfCallback(tokens=lambda batch: mask)",
     everything="TrainPerfCallback()",
-    less="measure a part of the training: TrainPerfCallback() in some runs only",
     measures=dict.fromkeys(
         ("data wait", "h2d", "scaler", "samples", "memory"), "TrainPerfCallback()"
     ),
     user_code="a callback",
-    ddp="TrainingArguments(ddp_{option})",
     wrapped_model="trainer.model_wrapped",
     fully_sharded="TrainingArguments(fsdp=…)",
-    no_anomaly="torch.autograd.set_detect_anomaly(False)",
     accumulation="gradient_accumulation_steps",
     bf16="TrainingArguments(bf16=True)",
-    fp16="TrainingArguments(fp16=True)",
     bf16_weights="from_pretrained(…, dtype=torch.bfloat16)",
     compiled="TrainingArguments(torch_compile=True)",
     fused='TrainingArguments(optim="adamw_torch_fused")',
-    overflows_less="TrainingArguments(bf16=True)",
     logging="TrainingArguments(logging_steps={steps})",
     names_callbacks=True,
     loader="TrainingArguments",
@@ -254,7 +231,6 @@ OUTSIDE = replace(
     loader_anatomy="trainperf run --loader-anatomy train.py",
     tokens=f"{_MONITOR} {PLAIN.tokens}",
     everything=f"{_MONITOR} {PLAIN.everything}",
-    less="run the script without trainperf",
     measures={name: f"{_MONITOR} {how}" for name, how in PLAIN.measures.items()},
     user_code=f"{_MONITOR} {PLAIN.user_code}",
     logging="one in {steps} steps, in the loop itself",

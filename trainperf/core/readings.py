@@ -41,7 +41,6 @@ FRAGMENTATION_BYTES = "fragmentation_bytes"
 RESIDENT_PEAK_BYTES = "resident_peak_bytes"
 MEMORY_SLOPE_BYTES_PER_STEP = "memory_slope_bytes_per_step"
 ALLOC_RETRIES = "alloc_retries"
-ALLOC_FAILURES = "alloc_failures"
 DEVICE_ALLOCS = "device_allocs"
 GC_S = "gc_s"
 RECOMPILES = "recompiles"
@@ -51,10 +50,6 @@ ALLREDUCE_SKEW_S = "allreduce_skew_s"
 FLOPS_PER_S = "flops_per_s"
 MFU = "mfu"
 HFU = "hfu"
-PHASE_DATA_WAIT_S = "phase_data_wait_s"
-PHASE_H2D_S = "phase_h2d_s"
-PHASE_BACKWARD_S = "phase_backward_s"
-PHASE_OPTIMIZER_S = "phase_optimizer_s"
 
 _PHASES = tuple(phase.label for phase in PHASES)
 

@@ -60,8 +60,9 @@ def bracket_post_training(fit: Fit, callback: TrainerCallback) -> None:
 
 def _bracket_rewards(fit: Fit, trainer: object) -> None:
     """A phase for each reward function by its name; those that run at the same time have none."""
-    functions = getattr(trainer, "reward_funcs", None)
-    for place, function in enumerate(functions if isinstance(functions, list) else ()):
+    given = getattr(trainer, "reward_funcs", None)
+    functions: list[Callable[..., Any]] = given if isinstance(given, list) else []
+    for place, function in enumerate(functions):
         at_once = map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))  # noqa: B004
         if not isinstance(function, torch.nn.Module) and not any(at_once):
             name = getattr(function, "__name__", type(function).__name__)

@@ -11,7 +11,10 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
 from trainperf.core.loop_kind import LIGHTNING
-from trainperf.core.readings import H2D_S, PHASE_H2D_S
+from trainperf.core.readings import (
+    H2D_S,
+    phase_reading,
+)
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
@@ -40,7 +43,7 @@ ITERATOR_TAKES_OVER = (
     "not measurable: training_step takes dataloader_iter and moves the batch itself"
 )
 _TAKEN_OVER = dict.fromkeys(
-    ("h2d_device_ns", "h2d_bytes", "h2d_tensors", H2D_S, PHASE_H2D_S), ITERATOR_TAKES_OVER
+    ("h2d_device_ns", "h2d_bytes", "h2d_tensors", H2D_S, phase_reading("h2d")), ITERATOR_TAKES_OVER
 )
 
 

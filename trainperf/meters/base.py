@@ -4,8 +4,8 @@ Folds are reductions of one or two facts that several meters share.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
 
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Last, Maximum, Rate, Ratio, Reduction, Total
@@ -37,22 +37,23 @@ class Measure(Enum):
 class Meter:
     """One measurement.  Has no state, reads no clock, knows no rank and no logger.
 
-    The class docstring is the reading's definition: unit, clock, and what the number is *not*;
-    `docs/reference/readings.md` is generated from it.
+    The docstring is the reading's definition: unit, clock, and what the number is *not*;
+    `docs/reference/readings.md` is generated from it.  One of yours is a class of your own that
+    says `name`, `unit` and `observe`; ours are entries of tables.
     """
 
-    name: ClassVar[str]
+    name: str
     """Name of the reading: unique, stable, with its unit as a suffix where it has one."""
-    unit: ClassVar[str]
+    unit: str
     """SI unit, `1` for a pure number."""
-    title: ClassVar[str] = ""
+    title: str = ""
     """Name for people.  With one the reading is in the terminal report's line of numbers."""
-    measure: ClassVar[Measure | None] = None
+    measure: Measure | None = None
     """With what it is shown live; `None`: with every measurement."""
-    better: ClassVar[str | None] = None
+    better: str | None = None
     """`lower`, `higher`, or `None` where neither is better."""
-    scope: ClassVar[Scope] = Scope.STEADY
-    needs: ClassVar[tuple[str, ...]] = ()
+    scope: Scope = Scope.STEADY
+    needs: tuple[str, ...] = ()
     """Facts without which the reading is `None`."""
 
     @property
@@ -60,13 +61,32 @@ class Meter:
         """The title, or the name in words."""
         return self.title or self.name.replace("_", " ")
 
-    statistic: ClassVar[Callable[..., Reduction | None]]
-    """For a meter that is a fold of the facts it `needs`: one of those below."""
+    def observe(self, block: StepBlock) -> Reduction | None:
+        """The statistic of this block's steps; `None` when none of them has what it needs."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True, eq=False)
+class MeterEntry(Meter):
+    """A meter that is one statistic of the facts it needs: an entry of its file's table."""
+
+    name: str
+    unit: str
+    about: str
+    """The reading's definition: its docstring."""
+    title: str = ""
+    measure: Measure | None = None
+    better: str | None = None
+    scope: Scope = Scope.STEADY
+    needs: tuple[str, ...] = ()
+    statistic: Callable[..., Reduction | None]
+    """Of a block and of these facts: one of those below, or the file's own."""
+
+    def __post_init__(self) -> None:
+        self.__doc__ = self.about
 
     def observe(self, block: StepBlock) -> Reduction | None:
         """The statistic of this block's steps; `None` when none of them has the facts."""
-        if not self.needs:
-            raise NotImplementedError
         return self.statistic(block, *self.needs)
 
 
@@ -100,10 +120,10 @@ def per_second(block: StepBlock, fact: str) -> Rate | None:
     return None if rows is None else Rate(rows.total(fact), rows.total_wall_ns / 1e9, len(rows))
 
 
-def seconds(block: StepBlock, fact: str) -> Distribution | None:
-    """Distribution of a fact in nanoseconds, in seconds."""
+def seconds(block: StepBlock, fact: str, percentile: float = 50.0) -> Distribution | None:
+    """Distribution of a fact in nanoseconds, in seconds, read at a percentile."""
     rows = block.having(fact)
-    return None if rows is None else Distribution.of(rows.values(fact) / 1e9)
+    return None if rows is None else Distribution.of(rows.values(fact) / 1e9, percentile)
 
 
 def largest(block: StepBlock, fact: str) -> Maximum | None:

@@ -118,14 +118,13 @@ def _without(meter: Meter, reason: str) -> Reading:
 
 
 def _reason(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> str:
-    for key in (meter.name, *meter.needs):
-        if key in info.reasons:
-            return info.reasons[key]
     absent = [name for name in meter.needs if name not in info.columns]
-    if absent:
-        return f"not measured: nothing recorded {absent[0]}"
-    if not any(fold.steps for fold in folds):
-        return "no step was recorded"
-    if meter.scope is Scope.STEADY and not any(fold.steady_steps for fold in folds):
-        return NO_STEADY_STATE
-    return "not measured in these steps"
+    unsettled = meter.scope is Scope.STEADY and not any(fold.steady_steps for fold in folds)
+    reasons = (
+        *(info.reasons.get(key) for key in (meter.name, *meter.needs)),
+        *(f"not measured: nothing recorded {name}" for name in absent),
+        "" if any(fold.steps for fold in folds) else "no step was recorded",
+        NO_STEADY_STATE if unsettled else "",
+        "not measured in these steps",
+    )
+    return next(filter(None, reasons))

@@ -1,38 +1,41 @@
 """Phase times: how much of a steady step goes to each phase."""
 
-import inspect
+from functools import partial
 
 from trainperf.core.docstrings import CONFIRM, WRONG
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter
+from trainperf.meters.base import Measure, MeterEntry
 
 
-class PhaseTime(Meter):
-    """Mean host time of a steady step in one phase, exclusive: nested phases pause their parent.
+_ABOUT = f"""Mean host time of a steady step {{means}}.
 
-    The eight of them add up to `step_mean_s`.  On an asynchronous device it is the host's time,
-    not the device's: a phase that only enqueues work is short.
-    """
+Mean host time of a steady step in one phase, exclusive: nested phases pause their parent.
 
-    unit = "s"
-    measure = Measure.STEP_TIME
-    better = "lower"
+The eight of them add up to `step_mean_s`.  On an asynchronous device it is the host's time, not the
+device's: a phase that only enqueues work is short.
 
-    def __init__(self, phase: Phase) -> None:
-        self.phase = phase
-        self.name = f"phase_{phase.label}_s"  # type: ignore[misc]
-        about, all_phases = phase.about, inspect.cleandoc(PhaseTime.__doc__ or "")
-        self.__doc__ = (
-            f"Mean host time of a steady step {about.means}.\n\n{all_phases}\n\n"
-            f"{WRONG}: {about.wrong}\n{CONFIRM}: {about.confirm}"
-        )
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Seconds in the phase over steps."""
-        spent = block.total_ns(self.phase)
-        return Ratio(spent / 1e9, float(len(block)), len(block))
+{WRONG}: {{wrong}}
+{CONFIRM}: {{confirm}}
+"""
 
 
-METERS = tuple(PhaseTime(phase) for phase in PHASES)
+def _mean(block: StepBlock, phase: Phase) -> Ratio:
+    """Seconds in the phase over steps."""
+    return Ratio(block.total_ns(phase) / 1e9, float(len(block)), len(block))
+
+
+METERS = tuple(
+    MeterEntry(
+        name=f"phase_{phase.label}_s",
+        unit="s",
+        about=_ABOUT.format(
+            means=phase.about.means, wrong=phase.about.wrong, confirm=phase.about.confirm
+        ),
+        measure=Measure.STEP_TIME,
+        better="lower",
+        statistic=partial(_mean, phase=phase),
+    )
+    for phase in PHASES
+)

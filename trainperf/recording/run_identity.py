@@ -65,7 +65,7 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         "cpu_count": cpu_count(),
         "host_cpus": host_cpus(),
         "cpu_mask": cpu_mask(),
-        "device_cpus": near_cpus(accelerator_of(device).pci_address()),
+        "device_cpus": near_cpus(accelerator_of(device).features().pci_address),
         "host": platform.node(),
         "host_cores": psutil.cpu_count(logical=False),
         "threads": torch.get_num_threads(),

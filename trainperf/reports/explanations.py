@@ -27,7 +27,7 @@ from trainperf.core.phases import GAPS, PHASES, Gap, Phase
 from trainperf.core.readings import ALLREDUCE_SKEW_S, FLOPS_PER_S, HFU, MFU
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import METERS, Meter
-from trainperf.meters.phases import PhaseTime
+from trainperf.meters.phases import METERS as PHASE_METERS
 from trainperf.reports.layout.document import Heading, Part, Sentence, items, section
 from trainperf.reports.layout.finding_view import FindingRow
 from trainperf.reports.run.effort import answers
@@ -241,7 +241,7 @@ def _reading(meter: Meter) -> Explanation:
     needs = [FACTS[fact].meaning.rstrip(".") for fact in meter.needs if fact in FACTS]
     computed = f"From: {'; '.join(needs)}." if needs else ""
     measured = " ".join(filter(None, (text.measured, f"Over {meter.scope.value} steps.", computed)))
-    page = _KINDS["phase" if isinstance(meter, PhaseTime) else "reading"][1]
+    page = _KINDS["phase" if meter in PHASE_METERS else "reading"][1]
     parts = {"unit": meter.unit, "better": meter.better or "", "page": page}
     return _entry("reading", meter.name, replace(text, measured=measured), **parts)
 

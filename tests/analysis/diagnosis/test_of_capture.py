@@ -6,9 +6,9 @@ import pytest
 from support.captures import rank_of, report_of
 from support.traces import TRACES, needs_traces
 
-from trainperf.analysis.diagnosis.of_capture import account_of, diagnosed, facts_of, findings_of
+from trainperf.analysis.diagnosis.of_capture import account_of, diagnosed, findings_of
 from trainperf.core.findings import Finding
-from trainperf.core.loop_kind import LIGHTNING, PLAIN
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.traces.job_report import report
 from trainperf.traces.results import (
     Collective,
@@ -168,7 +168,6 @@ def test_a_few_steps_of_a_trace_are_enough_to_show_what_they_show() -> None:
 
     assert account_of(rank).judged
     assert account_of(rank).least == 0.05
-    assert facts_of(rank, PLAIN).steady_steps == 10
 
 
 def test_advice_is_in_the_words_of_the_loop_where_that_is_known() -> None:

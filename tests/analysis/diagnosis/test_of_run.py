@@ -10,10 +10,9 @@ from support.causes.loader import sampled
 from support.light import make_audit
 
 from trainperf.analysis.diagnosis.account import OWN, StepAccount
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.of_run import (
-    Evidence,
     account_of,
-    facts_of,
     light_of,
     with_workers_needed,
 )
@@ -90,8 +89,8 @@ def summary(
 
 def account(of: Summary, **more: object) -> StepAccount:
     """Of its evidence."""
-    evidence = Evidence(summary=of, **more)
-    return account_of(evidence, facts_of(evidence))
+    evidence = Facts(summary=of, **more)
+    return account_of(evidence)
 
 
 def ms(made: StepAccount) -> dict[str, float]:
@@ -408,7 +407,7 @@ def test_the_worst_rank_and_settings_are_among_the_facts() -> None:
     """Hardware beside configuration."""
     of = summary(forward=(10, 30), ranks=2, config={"num_workers": 2})
     run = msgspec.structs.replace(of.run, hardware={"cpu_count": 8})
-    facts = facts_of(Evidence(summary=msgspec.structs.replace(of, run=run)))
+    facts = Facts(summary=msgspec.structs.replace(of, run=run))
 
     assert facts.worst("phase_forward_s") == 0.030
     assert (facts.number("cpu_count"), facts.number("num_workers")) == (8, 2)

@@ -50,7 +50,7 @@ KNOWN = (
     {"settings": {"allreduces_per_step": 4.0, "micro_batches_per_step": 4.0}},
     {"readings": {"padding_fraction": 0.4}},
     {"readings": {"overflow_rate": 0.3}},
-    {"lines": host.python(0.5).facts.lines},
+    {"lines": host.python(0.5).facts.summary.lines},
 )
 """What may be known beside the seconds."""
 
@@ -193,7 +193,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
         (
             seen(
                 step(data_wait=50, forward=30, backward=20, meetings=LATE),
-                points=(ranks.point(30, ranks.lags(1, 30)),),
+                synchronisation=(ranks.point(30, ranks.lags(1, 30)),),
                 **TWO,
             ),
             ["straggler", "data_wait"],
@@ -201,7 +201,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
         (
             seen(
                 step(other=33, forward=43, meetings=GATHERED),
-                points=(ranks.point(30, at="other"),),
+                synchronisation=(ranks.point(30, at="other"),),
                 **TWO,
             ),
             ["straggler"],
@@ -242,7 +242,7 @@ def test_what_an_earlier_cause_owns_no_later_one_has(training: Seen, ids: list[s
 def test_a_late_ranks_wait_is_not_claimed_again() -> None:
     """30 of the 50 ms that rank 1 waits for data are its lateness; both wait for 20."""
     account = step(data_wait=50, forward=30, backward=20, meetings=LATE)
-    late = seen(account, points=(ranks.point(30, ranks.lags(1, 30)),), **TWO)
+    late = seen(account, synchronisation=(ranks.point(30, ranks.lags(1, 30)),), **TWO)
 
     removed = {cause.id: cause.claim.removes_s for cause, _, _ in claimed(late)}
 

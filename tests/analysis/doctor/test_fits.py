@@ -41,7 +41,7 @@ def as_it_is(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 def checks_of(out: Path) -> dict[str, Outcome]:
     """Every check of the run below *out*."""
     evidence = examine(Run.open(out))
-    return {check.id: check for check in examined(Case(evidence=evidence)).checks}
+    return {check.id: check for check in examined(Case(facts=evidence)).checks}
 
 
 def test_a_fit_that_is_in_order_fails_nothing_that_was_looked_at(tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ def test_what_no_phase_brackets_is_not_zero() -> None:
     unseen = dimensions({"forward": 0.5, "backward": 0.3, "other": 0.2}, {})
 
     assert unseen is not None
-    assert unseen.transfer is None
-    assert unseen.other == pytest.approx(0.2)
+    assert "transfer" not in unseen.shares
+    assert unseen.shares["other"] == pytest.approx(0.2)
 
 
 _SECONDS = st.floats(min_value=0.0, max_value=1e3)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.blocks import block_of
 from support.runs import (
     MS,
     RankSpec,
@@ -143,7 +144,7 @@ def test_it_sums_to_the_fit_to_the_nanosecond(
     found = Journal(0)
     rows = [[index, 0, 0, 1, *wall] for index, wall in enumerate(walls)]
     found.begin(RecordFile(parts=(), rank=0, attempt=0, info=make_info()))
-    found.add(StepBlock.from_rows(StepBlock.from_records([]).schema, rows))
+    found.add(StepBlock.from_rows(block_of([]).schema, rows))
     for gap, duration in gaps:
         found.add(make_gap(gap, duration / MS))
     found.close()

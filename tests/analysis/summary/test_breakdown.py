@@ -111,8 +111,8 @@ def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Pa
 
     assert summary.dimensions is not None
     assert summary.light is not None
-    assert summary.dimensions.compute == pytest.approx(0.6, abs=1e-4)
-    assert summary.dimensions.memory == pytest.approx(0.3, abs=1e-4)
+    assert summary.dimensions.shares["compute"] == pytest.approx(0.6, abs=1e-4)
+    assert summary.dimensions.shares["memory"] == pytest.approx(0.3, abs=1e-4)
     step, forward, backward, optimizer = summary.light.phases
     assert (step.measured_s, step.floor_s) == pytest.approx((0.1, 0.002))
     assert step.over == pytest.approx(50)
@@ -142,7 +142,7 @@ def test_waiting_for_ranks_is_synchronisation(tmp_path: Path) -> None:
     dimensions = summary_of(tmp_path, specs).dimensions
 
     assert dimensions is not None
-    assert dimensions.synchronisation == pytest.approx(0.10 + 0.05)
+    assert dimensions.shares["synchronisation"] == pytest.approx(0.10 + 0.05)
     assert sum(dimensions.shares.values()) == pytest.approx(1.0)
 
 
@@ -171,6 +171,6 @@ def test_real_traces_divide_the_whole_of_the_devices_time(name: str, tmp_path: P
 
     assert dimensions is not None
     assert sum(dimensions.shares.values()) == pytest.approx(1.0)
-    assert dimensions.undivided == totals.compute_fraction
-    assert dimensions.launch == totals.idle_host_bound_fraction
-    assert dimensions.synchronisation >= (totals.idle_sync_fraction or 0.0)
+    assert dimensions.shares["undivided"] == totals.compute_fraction
+    assert dimensions.shares["launch"] == totals.idle_host_bound_fraction
+    assert dimensions.shares["synchronisation"] >= (totals.idle_sync_fraction or 0.0)

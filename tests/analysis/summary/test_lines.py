@@ -9,8 +9,9 @@ import pytest
 from support.runs import RankSpec, make_run_dir, make_step
 
 from trainperf.analysis.diagnosis.detectors.code import python_in_step
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import gone_s
-from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
+from trainperf.analysis.diagnosis.of_run import account_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.lines import BETWEEN, phase_lines
@@ -412,9 +413,8 @@ def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
     work = ("phase_forward_s", "phase_backward_s", "phase_optimizer_s")
     readings = {name: value for name, value in summary.readings.items() if name not in work}
     bare = msgspec.structs.replace(summary, readings=readings)
-    evidence = Evidence(summary=bare)
-    facts = facts_of(evidence)
-    account = account_of(evidence, facts)
+    facts = Facts(summary=bare)
+    account = account_of(facts)
     cause = python_in_step(account, facts)
     assert cause is not None
     assert cause.where == "train.py:100"

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.blocks import block_of
 from support.late import latest
 from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.analysis.summary.waits import sync_points
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.records import StepRecord
 
 
@@ -83,7 +84,7 @@ def points(
     fold = LatenessFold(range(len(ranks)), **{"loop_waits": True, **known})
     schema = StepSchema(("tail_ns",), device)
     for first in range(0, STEPS, block):
-        blocks = [StepBlock.from_records(steps[first : first + block], schema) for steps in ranks]
+        blocks = [block_of(steps[first : first + block], schema) for steps in ranks]
         fold.observe(blocks, counted)
     return {point.point: point for point in fold.points(hosts)}
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.blocks import block_of
 from support.light import make_audit, make_use, write_audit
 from support.runs import WARMUP_STEPS, RankSpec, make_run_dir, make_step, make_steps
 
@@ -15,7 +16,6 @@ from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import read_documents
 from trainperf.core.phases import Tag
-from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import StepRecord
 from trainperf.meters.fold import Reading
 
@@ -49,7 +49,7 @@ def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
     steps = LeadSteps()
     for part in (records[:25], records[25:]):
-        block = StepBlock.from_records(part)
+        block = block_of(part)
         steps.observe(block)
     return utilisation(steps, read_documents(run))
 

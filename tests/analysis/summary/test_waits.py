@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from support.blocks import block_of
 from support.runs import MS, make_step
 
 from trainperf.analysis.summary.lateness import PointFold
 from trainperf.core.phases import Phase
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import StepSchema
 
 
 WAITS_MS = np.array([(9, 5), (1, 5), (8, 5), (9, 7)])
@@ -17,7 +18,7 @@ def test_the_last_rank_is_held_against_the_median_of_the_others() -> None:
     """The worked example: rank 1 is 8 ms late, and one that waits 8 ms was the first held up."""
     schema = StepSchema(("tail_ns",))
     blocks = [
-        StepBlock.from_records(
+        block_of(
             [make_step(step, backward=20, facts={"tail_ns": int(ms) * MS}) for step, ms in of_rank],
             schema,
         )

@@ -109,8 +109,8 @@ def test_without_a_tail_the_late_rank_is_known_all_the_same(
     assert summary.what_if is not None
     assert summary.what_if.without_ranks_s == pytest.approx(0.080)
     assert summary.dimensions is not None
-    assert summary.dimensions.synchronisation == pytest.approx(0.10)
-    assert summary.dimensions.undivided == pytest.approx(0.80)
+    assert summary.dimensions.shares["synchronisation"] == pytest.approx(0.10)
+    assert summary.dimensions.shares["undivided"] == pytest.approx(0.80)
     assert split_line(summary).startswith(
         "time spent on compute, memory, launches and communication 80 %"
     )

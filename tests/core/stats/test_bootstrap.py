@@ -6,13 +6,12 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from trainperf.core.arrays import Column, Places
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
     DRIFTS,
     SEGMENTS,
     Estimate,
-    Places,
-    Values,
     block_length,
     estimate,
     mixed,
@@ -22,7 +21,7 @@ from trainperf.core.stats.bootstrap import (
 )
 
 
-def correlated(n: int, correlation: float, seed: int) -> Values:
+def correlated(n: int, correlation: float, seed: int) -> Column:
     """Log-normal steps of about a millisecond, each like the one before."""
     noise = np.random.default_rng(seed).normal(0.0, 0.05, n)
     steps = np.empty(n)
@@ -32,7 +31,7 @@ def correlated(n: int, correlation: float, seed: int) -> Values:
     return np.exp(steps) * 1e-3
 
 
-def median_of(values: Values) -> Estimate:
+def median_of(values: Column) -> Estimate:
     """The estimate of a run's median step."""
     n = len(values)
 
@@ -110,7 +109,7 @@ def test_single_steps_must_not_be_resampled(block: int | None, least: float, mos
     assert least <= np.mean([found.low <= 1 <= found.high for found in held]) <= most
 
 
-def resampled_median(values: Values, block: int | None) -> Estimate:
+def resampled_median(values: Column, block: int | None) -> Estimate:
     """A run's median, and what the resampling alone says of it."""
     drawn = [
         math.log(np.median(values[places]))

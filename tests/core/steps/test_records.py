@@ -1,7 +1,7 @@
 """Columns of steps: selection, missing facts, and the way back to records."""
 
 import numpy as np
-from support.blocks import records_of
+from support.blocks import block_of, records_of
 from support.runs import MS, make_step, make_steps
 
 from trainperf.core.phases import DISQUALIFYING, GAPS, PHASES, TAGS, Phase, Tag
@@ -16,12 +16,12 @@ def test_records_become_columns_and_records_again() -> None:
         make_step(4, forward=2, facts={"samples": 8, "loss": None}),
     ]
 
-    assert records_of(StepBlock.from_records(steps)) == steps
+    assert records_of(block_of(steps)) == steps
 
 
 def test_the_phases_of_a_step_sum_to_its_wall_time() -> None:
     """To the nanosecond."""
-    block = StepBlock.from_records([make_step(0, data_wait=1.000001, h2d=2, other=0.5)])
+    block = block_of([make_step(0, data_wait=1.000001, h2d=2, other=0.5)])
 
     assert block.wall_ns.tolist() == [3_500_001]
     assert block.host_ns(Phase.DATA_WAIT).tolist() == [1_000_001]
@@ -31,7 +31,7 @@ def test_steady_steps_have_no_tag_but_overflow() -> None:
     """Every other tag says that something else ran inside the step."""
     steps = [make_step(i, tags=int(tag), forward=1) for i, tag in enumerate([0, *Tag])]
 
-    block = StepBlock.from_records(steps).steady()
+    block = block_of(steps).steady()
 
     assert [[tag.label for tag in TAGS if tags & tag] for tags in block.tags.tolist()] == [
         [],
@@ -43,7 +43,7 @@ def test_steady_steps_have_no_tag_but_overflow() -> None:
 def test_only_steps_with_every_asked_fact_are_had() -> None:
     """A missing fact takes its step out of a quotient, not just out of its numerator."""
     facts = [{"samples": 1, "loss": 2.0}, {"samples": 1, "loss": None}, {"samples": 3, "loss": 1.0}]
-    block = StepBlock.from_records([make_step(i, forward=1, facts=f) for i, f in enumerate(facts)])
+    block = block_of([make_step(i, forward=1, facts=f) for i, f in enumerate(facts)])
 
     both = block.having("samples", "loss")
 
@@ -53,7 +53,7 @@ def test_only_steps_with_every_asked_fact_are_had() -> None:
 
 def test_a_fact_that_no_step_has_is_not_measured() -> None:
     """A column of nothing but gaps is `None`, not zeros."""
-    block = StepBlock.from_records([make_step(0, forward=1, facts={"loss": None})])
+    block = block_of([make_step(0, forward=1, facts={"loss": None})])
 
     assert block.fact("loss") is None
     assert block.having("loss") is None
@@ -61,7 +61,7 @@ def test_a_fact_that_no_step_has_is_not_measured() -> None:
 
 def test_replacing_a_column_leaves_the_original_alone() -> None:
     """Blocks are values."""
-    block = StepBlock.from_records(make_steps(2, warmup=0, forward=1))
+    block = block_of(make_steps(2, warmup=0, forward=1))
 
     tagged = block.replaced("tags", np.array([1, 2]))
     numbered = block.replaced("index", block.index + 10)

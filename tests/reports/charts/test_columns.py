@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainperf.core.steps.block import Column
+from trainperf.core.arrays import Column
 from trainperf.reports.charts.columns import Groups
 
 

@@ -7,11 +7,10 @@ import msgspec
 from support.light import COMPUTE, write_audit
 from support.runs import RankSpec, make_run_dir, make_steps, summary_of
 
-from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, amdahl
+from trainperf.core.findings import Finding, ranked
 from trainperf.reports.run.effort import answers
 
 
@@ -21,8 +20,7 @@ SIX = ["gain", "effort", "return", "better", "ceiling", "how far"]
 def planted(path: Path, *findings: Finding) -> Summary:
     """Steps of 50 ms, with those findings."""
     summary = summary_of(path, [RankSpec(steps=make_steps(200, data_wait=20, forward=30))])
-    found = msgspec.structs.replace(summary, findings=findings)
-    return msgspec.structs.replace(found, decisions=decisions(findings, 1.0))
+    return msgspec.structs.replace(summary, findings=ranked(findings))
 
 
 def finding(id_: str, fraction: float | None, *, urgent: bool = False) -> Finding:
@@ -34,8 +32,8 @@ def finding(id_: str, fraction: float | None, *, urgent: bool = False) -> Findin
         evidence=(),
         action="do it",
         fraction=fraction,
-        gain=None if fraction is None else amdahl(fraction, 2.0),
-        gain_upper_bound=None if fraction is None else amdahl(fraction),
+        gain=None if fraction is None else 1 / (1 - fraction / 2),
+        gain_upper_bound=None if fraction is None else 1 / (1 - fraction),
         effort="hours",
         urgent=urgent,
     )

@@ -7,7 +7,6 @@ from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
-from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
@@ -117,8 +116,7 @@ def summary(path: Path) -> Summary:
             compilation(),
         ),
     )
-    summed = msgspec.structs.replace(planted.evidence(path / "gpt2").summary, findings=(FOUND,))
-    return msgspec.structs.replace(summed, decisions=decisions((FOUND,), 1.0))
+    return msgspec.structs.replace(planted.evidence(path / "gpt2").summary, findings=(FOUND,))
 
 
 FULL = """\

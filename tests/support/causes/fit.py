@@ -447,7 +447,7 @@ def level(
         alike=alike,
         moved=moved,
     )
-    known |= {} if beside is None else {"machine": beside.facts.machine}
+    known |= {} if beside is None else {"machine": beside.facts.summary.machine}
     return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
 
 

@@ -1,9 +1,7 @@
 """Several ranks: late ones, reductions, one process for several devices."""
 
-from dataclasses import replace
-
 import msgspec
-from support.accounts import GIB, MIB, Seen, meeting, on_gpu, seen, step
+from support.accounts import GIB, MIB, Seen, meeting, on_gpu, seen, step, with_summary
 from support.causes.case import CauseCase as Case
 from support.causes.host import OWNER, lines
 
@@ -61,8 +59,8 @@ def late(
         device=device,
         meetings={"backward": meeting(21, 1, data_wait=20)},
     )
-    of_job = {"ranks": 2, "rank_numbers": (0, 1), "world_size": 2, **known}
-    return seen(account, points=points, loop=loop, **of_job)
+    of_job = {"ranks": 2, "world_size": 2, **known}
+    return seen(account, synchronisation=points, loop=loop, **of_job)
 
 
 def waited(wait_s: float, *ranks: int) -> Seen:
@@ -143,7 +141,7 @@ LATE = (
         "rank 1 left no file: the second value is rank 2's",
         late(
             point(20, lags(2, cause="backward")),
-            rank_numbers=(0, 2),
+            ranks=(0, 2),
             readings={"phase_forward_s": Reading(value=0.03, unit="s", per_rank=(0.02, 0.04))},
         ),
         0.020,
@@ -269,7 +267,7 @@ def gathering(capacity: float) -> Seen:
         gradient_bytes=4 * GIB,
         device_memory_bytes=capacity * GIB,
     )
-    return Seen(sees.account, replace(sees.facts, readings=TEN_GIB))
+    return Seen(sees.account, with_summary(sees.facts, readings=TEN_GIB))
 
 
 def sends(buffers: float, sampled: str = "", **settings: Scalar) -> Seen:
@@ -278,7 +276,7 @@ def sends(buffers: float, sampled: str = "", **settings: Scalar) -> Seen:
     sees = reduces(1, **told | settings)
     line = msgspec.structs.replace(OWNER, fraction=0.75)
     host = PlainCode(line=line, low=0.7, high=0.8, names=(sampled,)) if sampled else None
-    return Seen(sees.account, replace(sees.facts, **lines("forward", host=host)))
+    return Seen(sees.account, with_summary(sees.facts, **lines("forward", host=host)))
 
 
 TEN_GIB = {"memory_peak_bytes": Reading(value=10 * GIB, unit="B")}

@@ -9,20 +9,19 @@ A detector claims seconds of an account.  `StepAccount.without` is the account t
 after it see: each second has one owner.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.artifacts.lines import BEFORE_FIT
 from trainperf.core.findings import LIMITS, Scope
+from trainperf.core.groups import summed
 
 
 Basis = Literal["measured", "sampled", "audited", "traced", "modelled", "logged"]
 """Source of a number: the run's own clocks, samples of its lines, one audited step, a trace, the
 floors of operators, or somebody else's log."""
-
-K = TypeVar("K", bound=Hashable)
 
 WORK = ("forward", "backward", "optimizer")
 """Slots of the loop in which a model computes."""
@@ -304,14 +303,6 @@ def of_python(regions: Iterable[Region]) -> Claim:
 def of_pause(account: StepAccount, kind: str, pauses: int) -> Claim:
     """All seconds of the fit in pauses of one kind, after each of which the caches are cold."""
     return Claim(pauses_s={kind: account.pauses_s.get(kind, 0.0)}, interruptions=pauses)
-
-
-def summed(parts: Iterable[tuple[K, float]]) -> dict[K, float]:
-    """Seconds of the same slot, or of whatever else they are of, together."""
-    sums_s: dict[K, float] = {}
-    for name, spent_s in parts:
-        sums_s[name] = sums_s.get(name, 0.0) + spent_s
-    return sums_s
 
 
 def total_s(regions: Iterable[Region]) -> float:

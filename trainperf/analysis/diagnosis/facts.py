@@ -2,93 +2,79 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from trainperf.analysis.roofline.roofline import Roofline
 from trainperf.analysis.summary.lines import BETWEEN
 from trainperf.analysis.summary.schema import (
     CauseFacts,
-    HostShare,
     LineShare,
-    LongTerm,
-    MachineFacts,
-    PhaseLines,
     PlainCode,
-    RecurringSteps,
-    StallingCall,
-    SyncPoint,
-    WhatIf,
+    RunFacts,
+    Summary,
 )
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
-from trainperf.core.loop_kind import PLAIN, LoopKind
-from trainperf.core.machine.backends import CUDA, Backend
+from trainperf.core.loop_kind import LoopKind
+from trainperf.core.machine.backends import Backend, backend_of
 from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
     RESIDENT_PEAK_BYTES,
     STEP_IQR_S,
     STEP_S,
-    find,
 )
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
+from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace, Straggler
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """Of a run, a capture or a log; what is not known is missing, empty or `None`."""
 
-    loop: LoopKind = PLAIN
-    settings: Mapping[str, Scalar] = field(default_factory=dict)
-    """Configuration, then hardware."""
-    software: Mapping[str, str] = field(default_factory=dict)
-    device: Backend = CUDA
-    """What advice may say of the device."""
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
+    """What its steps were read as; of a capture only how many there are, and of which loop."""
     documents: Documents = field(default_factory=Documents)
     light: Roofline | None = None
-    """The audited step against its chip."""
+    """The audited step against its chip; `None` without an audit, or where the chip is unknown."""
+    typical: Roofline | None = None
+    """The same of a step as large as the steady ones are on average: comparable with their times.
+    `None` where none is steady, or the audited step is too unlike them."""
+    captures: tuple[CaptureReport, ...] = ()
+    """Those of a run that were read, in the order of their steps."""
     traces: tuple[RankTrace, ...] = ()
-    """Captures that were read, the latest last."""
+    """Ranks of all captures, those of the latest last."""
     stragglers: tuple[Straggler, ...] = ()
-    """Who was waited for in the steps of a capture."""
-    steps: int = 0
-    steady_steps: int = 0
-    state: str = "finished"
-    end_reason: str | None = None
-    ranks: int = 1
-    rank_numbers: tuple[int, ...] = ()
-    """In the order in which readings have them."""
-    world_size: int = 1
-    prepared_ranks: int = 1
-    """Those that prepared data for long before the fit."""
-    gaps: Mapping[str, int] = field(default_factory=dict)
-    """Kind of pause to how many there were."""
-    excluded: Mapping[str, int] = field(default_factory=dict)
-    lines: tuple[PhaseLines, ...] = ()
-    collects: tuple[StallingCall, ...] = ()
-    """Lines that look for garbage, with their share of all steps."""
-    actions_s: Mapping[str, float] = field(default_factory=dict)
-    """User hook to its seconds in a step, longest first."""
-    own: Mapping[str, float] = field(default_factory=dict)
-    """Of a mean steady step what has no column, as `Totals.own` names it."""
-    slow_steps: RecurringSteps | None = None
-    long_term: LongTerm = field(default_factory=LongTerm)
-    points: tuple[SyncPoint, ...] = ()
-    what_if: WhatIf | None = None
-    machine: MachineFacts | None = None
-    host: HostShare | None = None
-    sequence_lengths: Mapping[int, int] = field(default_factory=dict)
-    longest_tokens: int = 0
+    """Who was waited for in the steps of a capture that is judged by itself."""
+
+    @property
+    def run(self) -> RunFacts:
+        """Who it was, how far it came and how it ended."""
+        return self.summary.run
+
+    @property
+    def loop(self) -> LoopKind:
+        """The kind of loop, and what it calls things."""
+        return self.run.loop
+
+    @cached_property
+    def settings(self) -> Mapping[str, Scalar]:
+        """Configuration, then hardware, then environment variables."""
+        return {**self.run.environment, **self.run.hardware, **self.run.config}
+
+    @property
+    def device(self) -> Backend:
+        """What advice may say of the device."""
+        return backend_of(self.run.device, self.run.software)
 
     def value(self, name: str) -> float | None:
         """Of a reading; `None` where it was not measured."""
-        reading = self.reading(name)
-        return None if reading is None else reading.value
+        return self.summary.value(name)
 
     def reading(self, name: str) -> Reading | None:
         """A reading; `None` where there is none of that name in this run."""
-        return find(self.readings, name) if self.readings else None
+        return self.summary.reading(name)
 
     def worst(self, name: str) -> float | None:
         """A reading's largest value on any rank: a bound must hold for the slowest."""
@@ -107,19 +93,15 @@ class Facts:
         value = self.settings.get(name)
         return value if isinstance(value, int | float) else None
 
-    def owner(self, slot: str) -> LineShare | None:
-        """The function that most of a phase or gap was seen in."""
-        return next((lines.owner for lines in self.lines if lines.slot == slot), None)
-
     def owner_of_phase(self, phase: str) -> LineShare | None:
         """The same of all that a phase was recorded with: a wait may be the loop's own code too."""
         slots = (phase, BETWEEN) if phase == "data_wait" else (phase,)
-        lines = [each for each in self.lines if each.slot in slots]
+        lines = [each for each in self.summary.lines if each.slot in slots]
         return max(lines, key=lambda each: each.samples).owner if lines else None
 
     def plain_code(self, slot: str) -> PlainCode | None:
         """What ran in a phase on the host that is no tensor operation."""
-        return next((lines.host for lines in self.lines if lines.slot == slot), None)
+        return next((lines.host for lines in self.summary.lines if lines.slot == slot), None)
 
     @property
     def micro_batches(self) -> int:
@@ -130,7 +112,7 @@ class Facts:
     @property
     def cpus(self) -> int | None:
         """Whole CPUs for one rank, at least one; `None` if not known."""
-        return None if self.host is None else max(1, int(self.host.cpus_per_rank))
+        return None if self.summary.host is None else max(1, int(self.summary.host.cpus_per_rank))
 
     @property
     def noisy(self) -> bool:
@@ -139,7 +121,7 @@ class Facts:
         From a quarter of the median on torch.utils.benchmark calls a measurement worthless.
         """
         step_s, apart_s = self.value(STEP_S), self.value(STEP_IQR_S)
-        enough = self.steady_steps >= LIMITS.steps
+        enough = self.run.steady_steps >= LIMITS.steps
         return bool(enough and step_s and apart_s is not None and apart_s / step_s >= 0.25)
 
     @property
@@ -147,16 +129,16 @@ class Facts:
         """Whether the fit ended because there was no memory left."""
         memory = self.documents.memory
         ended = memory is not None and memory.out_of_memory is not None
-        return ended or self.end_reason in ("OutOfMemoryError", "MemoryError")
+        return ended or self.run.end_reason in ("OutOfMemoryError", "MemoryError")
 
     @property
     def slowed_by(self) -> tuple[CauseFacts, ...]:
         """What the machine did while steps are shown to be slower, what lost most first."""
-        if self.machine is None or self.steady_steps < LIMITS.steps:
+        if self.summary.machine is None or self.run.steady_steps < LIMITS.steps:
             return ()
         return tuple(
             each
-            for each in self.machine.causes
+            for each in self.summary.machine.causes
             if each.shown
             and (each.slower or 0.0) >= LIMITS.worth
             and each.lost_fraction >= LIMITS.worth / 5

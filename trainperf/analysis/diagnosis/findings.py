@@ -12,6 +12,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import about, at_most, gone_s
 from trainperf.analysis.diagnosis.tried import measured_change, with_measured
 from trainperf.core.artifacts.trials import TrialResult
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import (
     DAYS,
     LIMITS,
@@ -114,13 +115,15 @@ def _fraction(claim: Claim, account: StepAccount) -> float:
 
 def _resource(claim: Claim) -> str:
     """Whose seconds they are."""
-    if claim.pauses_s:
-        return "fit"
-    if claim.regions or claim.shrinks:
-        return "operators"
-    if "communication_s" in claim.device:
-        return "communication"
-    return "loader" if "data_wait" in claim.owns_s else "host"
+    return first_that_holds(
+        {
+            "fit": claim.pauses_s,
+            "operators": claim.regions or claim.shrinks,
+            "communication": "communication_s" in claim.device,
+            "loader": "data_wait" in claim.owns_s,
+            "host": True,
+        }
+    )
 
 
 def _first(finding: Finding) -> Finding:

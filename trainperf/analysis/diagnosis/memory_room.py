@@ -18,6 +18,6 @@ def room_for(account: StepAccount, facts: Facts, grown: float) -> tuple[float, f
     if not peak or not capacity:
         return None
     if account.device is None or facts.device.unified:  # ranks of one host share its memory
-        capacity /= max(1.0, facts.number("local_world_size") or facts.world_size)
+        capacity /= max(1.0, facts.number("local_world_size") or facts.run.world_size)
     static = min(4 * (facts.number("gradient_bytes") or 0.0), peak)
     return (peak, capacity) if static + grown * (peak - static) <= FULL * capacity else None

@@ -7,9 +7,10 @@ import msgspec
 from trainperf.analysis.diagnosis.account import DeviceAccount, StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.findings import diagnose
+from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.core.findings import LIMITS, Finding, ranked
 from trainperf.core.loop_kind import PLAIN, LoopKind
-from trainperf.traces.results import RankTrace, Straggler, TraceReport
+from trainperf.traces.results import RankTrace, TraceReport
 
 
 Report = TypeVar("Report", bound=TraceReport)
@@ -29,7 +30,7 @@ def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, .
     """The findings of a capture, in the order in which to act on them."""
     costliest: dict[str, Finding] = {}
     for rank in report.ranks:
-        findings, _ = diagnose(account_of(rank), facts_of(rank, loop, report.stragglers))
+        findings, _ = diagnose(account_of(rank), _facts(rank, report, loop))
         for finding in findings:
             before = costliest.get(finding.id)
             if before is None or (finding.fraction or 0.0) > (before.fraction or 0.0):
@@ -64,14 +65,14 @@ def account_of(rank: RankTrace) -> StepAccount:
     )
 
 
-def facts_of(rank: RankTrace, loop: LoopKind, stragglers: tuple[Straggler, ...] = ()) -> Facts:
+def _facts(rank: RankTrace, report: TraceReport, loop: LoopKind) -> Facts:
     """What else a trace shows."""
+    steps = len(rank.steps)
+    run = RunFacts(config={"loop": loop.name}, steps=steps, steady_steps=steps)
     return Facts(
-        loop=loop,
+        summary=Summary(run=run),
         traces=(rank,),
-        stragglers=stragglers,
-        steps=len(rank.steps),
-        steady_steps=len(rank.steps),
+        stragglers=report.stragglers,
     )
 
 

@@ -1,6 +1,5 @@
-"""Account and facts of a run, or of an imported log, from its summary and its documents."""
+"""Account of a run, or of an imported log, from its summary and its documents."""
 
-from dataclasses import dataclass, field
 from math import inf
 
 from msgspec.structs import replace
@@ -31,7 +30,6 @@ from trainperf.analysis.summary.lines import BETWEEN
 from trainperf.analysis.summary.schema import Summary, SyncPoint, with_own_phases
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
-from trainperf.core.machine.backends import backend_of
 from trainperf.core.machine.chips import chip_of
 from trainperf.core.phases import PHASES, Gap
 from trainperf.core.readings import (
@@ -44,79 +42,26 @@ from trainperf.core.readings import (
     phase_reading,
 )
 from trainperf.meters.fold import not_covered
-from trainperf.traces.capture_files import CaptureReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Recorded facts of one run; a detector that needs one that is missing abstains."""
-
-    summary: Summary
-    documents: Documents = field(default_factory=Documents)
-    light: Roofline | None = None
-    """The audited step against its chip; `None` without an audit, or where the chip is unknown."""
-    typical: Roofline | None = None
-    """The same of a step as large as the steady ones are on average: comparable with their
-    times.  `None` where none is steady, or the audited step is too unlike them."""
-    captures: tuple[CaptureReport, ...] = ()
-    """Traces that were read, in the order of their steps."""
-
-
-def facts_of(evidence: Evidence) -> Facts:
-    """What is known of a run beside its seconds."""
-    summary, run = evidence.summary, evidence.summary.run
-    return Facts(
-        loop=run.loop,
-        settings={**run.environment, **run.hardware, **run.config},
-        software=run.software,
-        device=backend_of(run.device, run.software),
-        readings=summary.readings,
-        documents=evidence.documents,
-        light=evidence.light,
-        traces=tuple(rank for capture in evidence.captures for rank in capture.ranks),
-        steps=run.steps,
-        steady_steps=run.steady_steps,
-        state=run.state,
-        end_reason=run.end_reason,
-        ranks=len(run.ranks),
-        rank_numbers=tuple(run.ranks),
-        world_size=run.world_size,
-        prepared_ranks=run.prepared_ranks,
-        gaps=summary.gaps,
-        excluded=summary.excluded,
-        lines=summary.lines,
-        collects=summary.collects,
-        actions_s=summary.actions_s,
-        own=summary.own,
-        slow_steps=summary.slow_steps,
-        long_term=summary.long_term,
-        points=summary.synchronisation,
-        what_if=summary.what_if,
-        machine=summary.machine,
-        host=summary.host,
-        sequence_lengths=summary.sequence_lengths,
-        longest_tokens=summary.longest_tokens,
-    )
-
-
-def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
+def account_of(facts: Facts) -> StepAccount:
     """The mean steady step of a run; without enough steady steps it has no seconds to share out.
 
     Where a log holds one mean of all steps it is that of all.
     """
-    summary = evidence.summary
-    judged = facts.steady_steps >= LIMITS.steps
+    summary, run = facts.summary, facts.run
+    judged = run.steady_steps >= LIMITS.steps
     step_s = (facts.value(STEP_MEAN_S) or 0.0) if judged else 0.0
     loop_s = _loop_s(facts) if step_s else {}
-    if facts.steps >= LIMITS.steps and not_covered(facts.reading(STEP_MEAN_S)):
+    if run.steps >= LIMITS.steps and not_covered(facts.reading(STEP_MEAN_S)):
         loop_s = summary.phases_s()
         step_s = sum(loop_s.values())
-    device = None if summary.run.device == "cpu" else _device(evidence, facts, step_s)
-    regions, basis = _regions(evidence, facts, loop_s, device)
+    device = None if run.device == "cpu" else _device(facts, step_s)
+    regions, basis = _regions(facts, loop_s, device)
     beyond_s: dict[str, float] = {}
     if basis == "audited":
         pool_s = pooled(regions, loop_s)
-        forward = next((lines for lines in facts.lines if lines.slot == "forward"), None)
+        forward = next((lines for lines in summary.lines if lines.slot == "forward"), None)
         if forward is not None and regions and pool_s == loop_s:
             regions = as_sampled(regions, forward, loop_s.get("forward", 0.0))
         loop_s = pool_s
@@ -148,10 +93,10 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         model_threads=1 if summary.host is None else summary.host.threads,
         others_cpus=_others_cpus(facts),
         kernel_s=0.0 if summary.host is None else (summary.host.kernel or 0.0) * step_s,
-        fit_s=summary.run.fit_s - waits_s,
-        before_s=summary.run.before_s,
+        fit_s=run.fit_s - waits_s,
+        before_s=run.before_s,
         steps_s=sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES),
-        steps=facts.steps,
+        steps=run.steps,
         pauses_s={
             name: spent_s
             for name, spent_s in summary.ledger_s.items()
@@ -186,7 +131,7 @@ def _loop_s(facts: Facts) -> dict[str, float]:
     the others' wait for data, not work of its own.
     """
     loop_s: dict[str, float] = {}
-    sends = facts.ranks > 1 and facts.settings.get("loader") == "DataLoaderDispatcher"
+    sends = len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher"
     for phase in PHASES:
         reading = facts.reading(phase_reading(phase.label))
         spent_s = facts.worst(phase_reading(phase.label))
@@ -202,7 +147,7 @@ def _loop_s(facts: Facts) -> dict[str, float]:
         left_s -= ours_s
         if slot in loop_s:
             loop_s[slot] -= ours_s
-    return _told_apart(facts, with_own_phases(loop_s, facts.own))
+    return _told_apart(facts, with_own_phases(loop_s, facts.summary.own))
 
 
 def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
@@ -210,7 +155,9 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
 
     With too few samples it is the loader's where there is one.
     """
-    waits = next((lines for lines in facts.lines if lines.slot in ("data_wait", BETWEEN)), None)
+    waits = next(
+        (lines for lines in facts.summary.lines if lines.slot in ("data_wait", BETWEEN)), None
+    )
     loads = None if waits is None else waits.loader_fraction
     if not facts.loop.data_wait_is_bound:
         return loop_s
@@ -222,27 +169,28 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
 
 
 def _regions(
-    evidence: Evidence, facts: Facts, loop_s: dict[str, float], device: DeviceAccount | None
+    facts: Facts, loop_s: dict[str, float], device: DeviceAccount | None
 ) -> tuple[tuple[Region, ...], Basis]:
     """Of a step that is like the audited one; empty without one."""
-    audit, typical = evidence.documents.audit, evidence.typical
+    audit, typical = facts.documents.audit, facts.typical
     if audit is None or typical is None or not loop_s or facts.value(FLOPS_PER_S) is None:
         return (), "audited"
     if audit.timed:
-        waited = 0.0 if facts.host is None else facts.host.waited_fraction or 0.0
+        host = facts.summary.host
+        waited = 0.0 if host is None else host.waited_fraction or 0.0
         slowed = 1 / (1 - min(waited, LIMITS.mostly))
         return on_host(typical, loop_s, slowed), "audited"
     work_s = sum(loop_s.get(slot, 0.0) for slot in WORK)
     if device is not None and not device.host_decides:
         waits_s = (device.data_s or 0.0) + (device.copies_s or 0.0)
         work_s = device.busy_s or max(0.0, (facts.value(STEP_MEAN_S) or 0.0) - waits_s)
-    return on_device(typical.own, work_s, traced_operators(evidence.captures))
+    return on_device(typical.own, work_s, traced_operators(facts.captures))
 
 
-def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
+def _device(facts: Facts, step_s: float) -> DeviceAccount:
     """By the always-on marks; what only a capture shows, by the slowest rank of the latest one."""
     stalled, copied = facts.worst(DATA_STALL_FRACTION), facts.worst(H2D_FRACTION)
-    latest = evidence.captures[-1].ranks if evidence.captures else ()
+    latest = facts.captures[-1].ranks if facts.captures else ()
     traced = [rank for rank in latest if rank.device_worked]
     totals = max(traced, key=lambda rank: rank.period_s).totals if traced else None
     hidden = 0.0 if totals is None else totals.h2d_overlap_fraction or 0.0
@@ -274,7 +222,7 @@ def _loader(
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     sampled = loader_workers(facts.documents.lines, workers)
     at_work = min(workers or 0, facts.number("dataset_shards") or inf)
-    batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
+    batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.summary.host
     if sampled is not None:
         workers, at_work = len(sampled.making), sampled.at_work
     idle = int((workers or 0) - at_work)
@@ -328,8 +276,8 @@ def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
 
     It waited for a disk, a network or a timer then.  0 where that is not known.
     """
-    host = facts.host
-    if host is None or not waited_s or facts.ranks > 1 or facts.number("num_workers"):
+    host = facts.summary.host
+    if host is None or not waited_s or len(facts.run.ranks) > 1 or facts.number("num_workers"):
         return 0.0
     if host.ran_fraction is None or host.waited_fraction is None:
         return 0.0
@@ -342,7 +290,8 @@ _SERVE_THE_LOADER = frozenset({"_pin_memory_loop", "QueueFeederThread"})
 
 def _others_cpus(facts: Facts) -> float:
     """CPUs that other processes kept busy for most of the run."""
-    causes = () if facts.machine is None or facts.ranks > 1 else facts.machine.causes
+    machine = facts.summary.machine
+    causes = () if machine is None or len(facts.run.ranks) > 1 else machine.causes
     lasting = (c for c in causes if c.cause == "host shared" and c.fraction >= LIMITS.mostly)
     return max((cause.values.get("others_cpus", 0.0) for cause in lasting), default=0.0)
 

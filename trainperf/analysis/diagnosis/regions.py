@@ -23,12 +23,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from trainperf.analysis.diagnosis.account import WORK, Basis, Region, summed, total_s
+from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import family
 from trainperf.analysis.roofline.time_split import MODELLED
 from trainperf.analysis.summary.schema import PhaseLines
 from trainperf.core.findings import LIMITS
+from trainperf.core.groups import grouped, summed
 from trainperf.core.machine.chips import Chip
 from trainperf.core.stats.quantiles import wilson
 
@@ -56,9 +57,7 @@ def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> t
         slowed: How many times longer the steady steps take because others use the CPUs.
     """
     usual_s = LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
-    groups: dict[str, list[OperatorFloor]] = {}
-    for floor in light.own:
-        groups.setdefault(_SLOTS[floor.use.part], []).append(floor)
+    groups = grouped((_SLOTS[floor.use.part], floor) for floor in light.own)
     computed_s = {slot: sum(map(_busy_s, rows)) for slot, rows in groups.items()}
     # A plain loop without brackets, or a `backward()` nobody announced, has all in one slot.
     mixed = [

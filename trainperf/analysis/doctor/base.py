@@ -18,9 +18,8 @@ import msgspec
 
 from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
+from trainperf.analysis.diagnosis.of_run import account_of
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.docstrings import documented
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
@@ -37,25 +36,16 @@ CHECKUP_VERSION = 1
 class Case:
     """A run, and the one it is compared with."""
 
-    evidence: Evidence
-    baseline: Evidence | None = None
+    facts: Facts
+    """With its findings."""
+    baseline: Facts | None = None
     parity: Parity | None = None
     """Their losses at equal work; `None` without a baseline."""
-
-    @property
-    def summary(self) -> Summary:
-        """Of the run itself, with its findings."""
-        return self.evidence.summary
-
-    @cached_property
-    def facts(self) -> Facts:
-        """What else is known of it."""
-        return facts_of(self.evidence)
 
     @cached_property
     def account(self) -> StepAccount:
         """Its mean steady step."""
-        return account_of(self.evidence, self.facts)
+        return account_of(self.facts)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +103,7 @@ class Check:
         """Its outcome: that of the first question which has one."""
         causes = [
             finding
-            for finding in case.summary.findings
+            for finding in case.facts.summary.findings
             if finding.id in self.causes and not _in_vain(finding)
         ]
         questions = (*self.first, lambda _: failed_by(causes), *self.looks)
@@ -149,7 +139,7 @@ def unfinished(why: Words, action: Words, when: When) -> tuple[Question, Questio
         "unknown",
         why,
         action=action,
-        when=lambda case: case.facts.state == "running" and when(case),
+        when=lambda case: case.facts.run.state == "running" and when(case),
     )
     return goes_on, answer("fail", why, action=action, when=when)
 
@@ -207,7 +197,7 @@ def _unseen(case: Case) -> str:
     whys = (
         "" if facts.value(FLOPS_PER_S) is not None else reason(facts, FLOPS_PER_S),
         "" if facts.light is not None else "the chip's limits are unknown: no operator has a floor",
-        f"too few steady steps: {facts.steady_steps}",
+        f"too few steady steps: {facts.run.steady_steps}",
     )
     return next(filter(None, whys))
 
@@ -240,7 +230,7 @@ def _in_vain(finding: Finding) -> bool:
 
 def on_host(case: Case) -> bool:
     """Whether the model computes on the CPU."""
-    return case.summary.run.device == "cpu"
+    return case.facts.run.device == "cpu"
 
 
 def imported(case: Case) -> bool:

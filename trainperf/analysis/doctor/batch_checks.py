@@ -25,11 +25,14 @@ def _samples(case: Case) -> tuple[float, float]:
     """Of an update: as configured, and as recorded."""
     facts, batch = case.facts, case.facts.number("batch_size") or 0.0
     recorded = (facts.value(SAMPLES_PER_S) or 0.0) / (facts.value(OPTIMIZER_STEPS_PER_S) or 1.0)
-    return batch * facts.micro_batches * facts.world_size, recorded
+    return batch * facts.micro_batches * facts.run.world_size, recorded
 
 
 _PER_UPDATE = (
-    "batches of {facts.settings[batch_size]} × {facts.micro_batches} × {facts.world_size} ranks",
+    (
+        "batches of {facts.settings[batch_size]} × {facts.micro_batches} × "
+        "{facts.run.world_size} ranks"
+    ),
     lambda case: f"{count(_samples(case)[1])} samples recorded per update",
 )
 

@@ -49,7 +49,7 @@ CHECKS: tuple[Check, ...] = (
                 shown(
                     EFFECTIVE_TOKENS_PER_S, "{} effective tokens/s", lambda rate: count(round(rate))
                 ),
-                lambda case: f"counted by {case.summary.run.notes.get('tokens', 'mask')}",
+                lambda case: f"counted by {case.facts.run.notes.get('tokens', 'mask')}",
                 shown(PADDING_FRACTION, "padding of {} is not counted", share),
                 when=lambda case: not missing(EFFECTIVE_TOKENS_PER_S)(case),
             ),

@@ -41,8 +41,8 @@ def _fusing(case: Case) -> list[TrialResult]:
 
 def _launching(case: Case) -> str:
     """The share of launches, by an audit or a trace; empty without either."""
-    parts, measured = case.summary.dimensions, case.account.regions or case.facts.traces
-    launch = parts.launch if parts is not None and measured else None
+    parts, measured = case.facts.summary.dimensions, case.account.regions or case.facts.traces
+    launch = parts.shares.get("launch") if parts is not None and measured else None
     return "" if launch is None else f"{share(launch)} of the step is launch overhead"
 
 

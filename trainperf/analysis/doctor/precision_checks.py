@@ -20,7 +20,7 @@ def _half(config: Mapping[str, object]) -> str:
 
 def _autocast(case: Case) -> TrialResult:
     """The trial of autocast that came to something, in the run in fp32: the baseline, if any."""
-    used, trials = _half(case.facts.settings), (case.baseline or case.evidence).summary.trials
+    used, trials = _half(case.facts.settings), (case.baseline or case.facts).summary.trials
     own = [
         trial
         for trial in (() if trials is None else trials.trials)

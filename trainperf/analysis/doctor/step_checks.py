@@ -31,11 +31,14 @@ from trainperf.core.readings import (
     H2D_S,
     H2D_TENSORS,
     HOST_BOUND_FRACTION,
-    PHASE_H2D_S,
     STEP_IQR_S,
     STEP_MEAN_S,
     STEP_S,
+    phase_reading,
 )
+
+
+_COPYING_S = phase_reading("h2d")
 
 
 _EVENTS = (DATA_STALL_FRACTION, H2D_S, HOST_BOUND_FRACTION, ALLREDUCE_TAIL_S)
@@ -67,10 +70,10 @@ _NO_COPY = "the batch is copied to no device (CPU)"
 
 _COPIED = (
     shown(H2D_BYTES, "{} per step", size),
-    lambda case: link_words(case.summary),
+    lambda case: link_words(case.facts.summary),
     shown(H2D_FRACTION, "{} of the step", share),
     shown(H2D_S, "the copy takes {}", duration),
-    shown(PHASE_H2D_S, "its call {}", duration),
+    shown(_COPYING_S, "its call {}", duration),
 )
 
 
@@ -86,9 +89,9 @@ STEP_CHECKS: tuple[Check, ...] = (
         """,
         looks=[
             *unfinished(
-                "{facts.steady_steps:,} steady steps of {facts.steps:,}",
+                "{facts.run.steady_steps:,} steady steps of {facts.run.steps:,}",
                 f"run on: {LIMITS.steps} steady steps are the least to judge by",
-                lambda case: case.facts.steady_steps < LIMITS.steps and not imported(case),
+                lambda case: case.facts.run.steady_steps < LIMITS.steps and not imported(case),
             ),
             answer(
                 "unknown",
@@ -98,7 +101,7 @@ STEP_CHECKS: tuple[Check, ...] = (
             ),
             answer(
                 "fail",
-                "no timing event was read on {case.summary.run.device}: only the host's clock is "
+                "no timing event was read on {case.facts.run.device}: only the host's clock is "
                 "known",
                 action="{loop.everything}: its events time the device without waiting for it",
                 when=lambda case: missing(*_EVENTS)(case) and not on_host(case),
@@ -106,7 +109,7 @@ STEP_CHECKS: tuple[Check, ...] = (
             answer(
                 "pass",
                 shown(STEP_S, "{} per step", duration),
-                "{facts.steady_steps:,} steady steps of {facts.steps:,}",
+                "{facts.run.steady_steps:,} steady steps of {facts.run.steps:,}",
                 shown(STEP_IQR_S, "middle half within {}", duration),
                 only(
                     "on a CPU an operator has run when it returns: the host's clock is exact",
@@ -136,18 +139,20 @@ STEP_CHECKS: tuple[Check, ...] = (
                 "unknown",
                 "no step was recorded",
                 action="run some steps",
-                when=lambda case: not case.facts.steps,
+                when=lambda case: not case.facts.run.steps,
             ),
             *unfinished(
-                lambda case: f"{reason(case.facts, STEP_S)} in {plural(case.facts.steps, 'step')}",
+                lambda case: (
+                    f"{reason(case.facts, STEP_S)} in {plural(case.facts.run.steps, 'step')}"
+                ),
                 "run until the warm-up is over: the report says when",
                 missing(STEP_S, STEP_MEAN_S),
             ),
             answer(
                 "fail",
-                "all {facts.steps:,} steps count, the first one too",
+                "all {facts.run.steps:,} steps count, the first one too",
                 action="exclude the first steps: they compile, allocate and tune themselves",
-                when=lambda case: case.facts.steady_steps == case.facts.steps,
+                when=lambda case: case.facts.run.steady_steps == case.facts.run.steps,
             ),
             answer(
                 "pass",
@@ -156,7 +161,8 @@ STEP_CHECKS: tuple[Check, ...] = (
                 lambda case: (
                     "excluded: "
                     + ", ".join(
-                        f"{steps:,} {words(tag)}" for tag, steps in case.facts.excluded.items()
+                        f"{steps:,} {words(tag)}"
+                        for tag, steps in case.facts.summary.excluded.items()
                     )
                 ),
             ),
@@ -210,7 +216,7 @@ STEP_CHECKS: tuple[Check, ...] = (
         looks=[
             lambda case: failed_by(
                 finding
-                for finding in case.summary.findings
+                for finding in case.facts.summary.findings
                 if finding.resource == "loader" and finding.fraction
             ),
             *measured(DATA_WAIT_FRACTION, _PAST_WARM_UP),
@@ -281,7 +287,7 @@ STEP_CHECKS: tuple[Check, ...] = (
                 "unknown",
                 "the copy was not timed on both clocks",
                 action="{loop.measures[h2d]}",
-                when=lambda case: missing(PHASE_H2D_S)(case) or not case.facts.value(H2D_S),
+                when=lambda case: missing(_COPYING_S)(case) or not case.facts.value(H2D_S),
             ),
             answer(
                 "fail",
@@ -289,7 +295,7 @@ STEP_CHECKS: tuple[Check, ...] = (
                 *_COPIED,
                 action="batch.to(device, non_blocking=True): the host waits for each copy",
                 when=lambda case: (
-                    (case.facts.value(PHASE_H2D_S) or 0.0) >= 0.9 * (case.facts.value(H2D_S) or 0.0)
+                    (case.facts.value(_COPYING_S) or 0.0) >= 0.9 * (case.facts.value(H2D_S) or 0.0)
                 ),
             ),
             answer("pass", "pin_memory=True", *_COPIED),

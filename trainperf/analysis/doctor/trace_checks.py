@@ -16,7 +16,9 @@ _NO_CHANGE = Finding(
 def _first(case: Case) -> Finding:
     """The first that gains something, or an unknown amount that matters."""
     unknown = (None, "high"), (None, "medium")
-    asking = (f for f in case.summary.findings if f.fraction or (f.fraction, f.severity) in unknown)
+    asking = (
+        f for f in case.facts.summary.findings if f.fraction or (f.fraction, f.severity) in unknown
+    )
     return next(asking, _NO_CHANGE)
 
 
@@ -28,7 +30,7 @@ def _resource(case: Case) -> str:
 
 def _traced_share(case: Case) -> float | None:
     """The largest share of a step that any rank's latest trace has of what the first is about."""
-    ranks = case.evidence.captures[-1].ranks
+    ranks = case.facts.captures[-1].ranks
     shares = [_traced(rank, _resource(case)) for rank in ranks]
     return max((part for part in shares if part is not None), default=None)
 
@@ -51,7 +53,7 @@ _DIRECTION = (
         f"{_first(case).title}; "
         f"the trace shows {share(_traced_share(case) or 0.0)} of the step there"
     ),
-    lambda case: case.evidence.captures[-1].answer,
+    lambda case: case.facts.captures[-1].answer,
 )
 
 
@@ -69,16 +71,16 @@ TRACE_CHECKS: tuple[Check, ...] = (
         looks=[
             answer(
                 "fail",
-                lambda case: "; ".join(disagreements(case.summary.traces)),
+                lambda case: "; ".join(disagreements(case.facts.summary.traces)),
                 action="find out which of the two is wrong before you act on either",
-                when=lambda case: disagreements(case.summary.traces),
+                when=lambda case: disagreements(case.facts.summary.traces),
             ),
             # An audit is a profile of the operators, and of nothing else.
             answer(
                 "pass",
                 lambda case: f"{_first(case).title}; the audited step names the operators",
                 when=lambda case: (
-                    not case.evidence.captures
+                    not case.facts.captures
                     and case.facts.documents.audit
                     and _resource(case) == "operators"
                 ),
@@ -87,7 +89,7 @@ TRACE_CHECKS: tuple[Check, ...] = (
                 "unknown",
                 "no trace was recorded",
                 action="{loop.capture} records a trace",
-                when=lambda case: not case.evidence.captures,
+                when=lambda case: not case.facts.captures,
             ),
             answer(
                 "pass",

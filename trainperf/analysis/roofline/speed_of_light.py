@@ -4,13 +4,13 @@ A trace has times and no sizes, an audit has sizes and no device times: they are
 of the operator, both per step.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from trainperf.analysis.roofline.roofline import OperatorFloor, PhaseFloor, Roofline
 from trainperf.core.artifacts.audit import StepAudit, short_name
+from trainperf.core.groups import summed
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace
 
@@ -109,19 +109,17 @@ def _operators(light: Roofline, *, timed: bool) -> tuple[OperatorSpeed, ...]:
 def traced_operators(captures: Sequence[CaptureReport]) -> dict[str, float]:
     """Families of operators to their seconds of a step, in the latest trace of the lowest rank."""
     rank = next((report.ranks[0] for report in reversed(captures) if report.ranks), None)
-    spent_s: dict[str, float] = defaultdict(float)
-    for name, own_s in () if rank is None else operators_s(rank).items():
-        spent_s[family(name)] += own_s
-    return spent_s
+    spent_s = {} if rank is None else operators_s(rank)
+    return summed((family(name), own_s) for name, own_s in spent_s.items())
 
 
 def operators_s(rank: RankTrace) -> dict[str, float]:
     """Own seconds of each top operator per step: of a device its own time, else that of the CPU."""
-    spent_s: dict[str, float] = defaultdict(float)
-    for operator in rank.top_operators if rank.steps else ():
-        own_s = operator.self_device_s if rank.device_worked else operator.self_cpu_s
-        spent_s[operator.name] += (own_s or 0.0) / len(rank.steps)
-    return spent_s
+    on_device, steps = rank.device_worked, len(rank.steps)
+    return summed(
+        (each.name, ((each.self_device_s if on_device else each.self_cpu_s) or 0.0) / steps)
+        for each in (rank.top_operators if steps else ())
+    )
 
 
 def family(name: str) -> str:

@@ -23,26 +23,17 @@ WORK = ("forward", "backward", "optimizer")
 
 
 class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
-    """Exclusive shares of a step; those that are not `None` sum to one."""
+    """Exclusive shares of a step."""
 
-    compute: float | None
-    memory: float | None
-    launch: float | None
-    transfer: float | None
-    """`None` where the copy of the batch to the device was not measured: it is in `other` then."""
-    synchronisation: float
-    undivided: float | None
-    """The part of the first three that neither an audit nor a trace splits."""
-    other: float
-    """Data wait, callbacks, the loop, and everything else that is not the work of operators."""
+    shares: dict[str, float]
+    """Of `NAMES` those that were measured, in their order; they sum to one.
+
+    `undivided` is the part of the first three that neither an audit nor a trace splits, `other`
+    data wait, callbacks, the loop, and everything else that is not the work of operators: the copy
+    of the batch, too, where nothing measured it.
+    """
     basis: Basis
     """Source of the split: the phases alone, or also an audited step or a trace."""
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """The measured shares by name, in the order of the documentation."""
-        every = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in every.items() if value is not None}
 
 
 def dimensions(
@@ -99,23 +90,16 @@ def _from_trace(totals: TraceTotals, weights: Mapping[str, float] | None) -> Dim
             "transfer": not_compute - communication,
             "synchronisation": communication + (totals.idle_sync_fraction or 0.0),
         },
-        "trace and audit" if split["undivided"] is None else "trace",
+        "trace" if "undivided" in split else "trace and audit",
     )
 
 
 def _named(shares: Mapping[str, float | None], basis: Basis) -> Dimensions:
     """What is left over is `other`; rounding must not make it negative."""
-    measured = {name: value for name, value in shares.items() if value is not None}
-    return Dimensions(
-        compute=shares["compute"],
-        memory=shares["memory"],
-        launch=shares["launch"],
-        transfer=shares["transfer"],
-        synchronisation=measured["synchronisation"],
-        undivided=shares["undivided"],
-        other=max(0.0, 1.0 - sum(measured.values())),
-        basis=basis,
-    )
+    ordered = {name: shares.get(name) for name in NAMES}
+    measured = {name: part for name, part in ordered.items() if part is not None}
+    measured["other"] = max(0.0, 1.0 - sum(measured.values()))
+    return Dimensions(shares=measured, basis=basis)
 
 
 def _computing_s(
@@ -138,12 +122,12 @@ def _computing_s(
     return work_s - waiting_s, waiting_s
 
 
-def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float | None]:
+def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float]:
     """The work of operators in proportion to *weights*; undivided without them."""
     total = sum(weights.values()) if weights else 0.0
     if not weights or total <= 0:
-        return {**dict.fromkeys(MODELLED), "undivided": work}
-    return {**{name: work * weights[name] / total for name in MODELLED}, "undivided": None}
+        return {"undivided": work}
+    return {name: work * weights[name] / total for name in MODELLED}
 
 
 def _with_rest(spent_s: Mapping[str, float] | None, work_s: float) -> Mapping[str, float] | None:

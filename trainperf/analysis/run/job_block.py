@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 from trainperf.core.phases import PHASES
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 FEW_RANKS = 16

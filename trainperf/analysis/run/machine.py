@@ -12,6 +12,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.parts import Parts, by_writer, contents
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import start_time
+from trainperf.core.arrays import Column
 from trainperf.core.artifacts.machine import (
     MACHINE_VERSION,
     MachineEnd,
@@ -21,7 +22,6 @@ from trainperf.core.artifacts.machine import (
 )
 from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import machine_of, rank_and_attempt
-from trainperf.core.steps.block import Column
 from trainperf.core.steps.codec import matrix_of
 
 

@@ -31,7 +31,7 @@ def with_time_split(
         audit: The audit of one step.
         light: That step against its chip.
         captures: Traces that were read.
-        typical: As `light`, of a step as large as the steady ones; see `Evidence`.
+        typical: As `light`, of a step as large as the steady ones; see `Facts`.
         spent_s: What operators spend of a steady step, and on what; `None` without an audit.
     """
     if imported_from(summary.run.config):

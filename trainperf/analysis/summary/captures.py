@@ -6,9 +6,9 @@ import numpy as np
 
 from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps
 from trainperf.analysis.summary.schema import TracedSteps
+from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, step_range
-from trainperf.core.steps.block import Column
 from trainperf.traces.capture_files import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural, ranks_named, share, words
+from trainperf.core.groups import grouped
 from trainperf.core.loop_kind import meeting_place
 from trainperf.core.steps.records import Scalar
 
@@ -15,9 +16,7 @@ def late_and_why(named: Sequence[SyncPoint]) -> str:
         return "not always the same rank"
     if any(point.host for point in named):
         return who(named[0])
-    by_cause: dict[str | None, list[int]] = {}
-    for late in (late for point in named for late in point.late):
-        by_cause.setdefault(late.cause, []).append(late.rank)
+    by_cause = grouped((late.cause, late.rank) for point in named for late in point.late)
     return " and ".join(
         f"{ranks_named(ranks)}{f', {in_words(cause)}' if cause else ''}"
         for cause, ranks in by_cause.items()

@@ -35,7 +35,9 @@ from itertools import takewhile
 import numpy as np
 
 from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
-from trainperf.analysis.summary.waits import Numbers, own_ns, phase_of, sync_points, wait_ns
+from trainperf.analysis.summary.waits import own_ns, phase_of, sync_points, wait_ns
+from trainperf.core.arrays import Column
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.quantiles import Distribution, joined
@@ -131,7 +133,7 @@ class PointFold:
         self.whole_step = False
         """Whether the ranks may have met at this very point before, within the step."""
 
-    def observe(self, waits_ns: Numbers, blocks: Sequence[StepBlock]) -> None:
+    def observe(self, waits_ns: Column, blocks: Sequence[StepBlock]) -> None:
         """Take the next steps of all ranks, and their waits in these, a row per rank.
 
         E.g. in one step four ranks wait 9, 1, 8 and 9 ms: the second one comes last, and is 8 ms
@@ -301,14 +303,16 @@ class _Judge:
 
 
 def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:
-    if fold.n < LIMITS.steps:
-        return "too_few_steps"
-    if named:
-        return "same"
-    return "rotating" if 2 * fold.late_steps.sum() >= fold.n else "nobody"
+    cases: dict[WhoIsLate, object] = {
+        "too_few_steps": fold.n < LIMITS.steps,
+        "same": named,
+        "rotating": 2 * fold.late_steps.sum() >= fold.n,
+        "nobody": True,
+    }
+    return first_that_holds(cases)
 
 
-def _beyond(values: Numbers) -> Numbers:
+def _beyond(values: Column) -> Column:
     """Each value of a column beyond the median of the others."""
     others = (np.delete(values, place, axis=0) for place in range(len(values)))
     return values - np.stack([np.median(each, axis=0) for each in others])

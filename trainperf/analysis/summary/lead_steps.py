@@ -3,8 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 MOST_STEPS = 65_536

@@ -5,8 +5,7 @@ known from its records alone.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -20,6 +19,7 @@ from trainperf.analysis.summary.schema import (
     RecurringSteps,
     StallingCall,
 )
+from trainperf.core.arrays import Column, Mask
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.lines import (
     BEFORE,
@@ -30,9 +30,9 @@ from trainperf.core.artifacts.lines import (
     SampledStack,
 )
 from trainperf.core.findings import LIMITS
+from trainperf.core.groups import summed
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
-from trainperf.core.steps.block import Column
 
 
 FEWEST_SAMPLES = 10
@@ -60,12 +60,10 @@ BETWEEN = "between"
 _NO_PHASES = {*(gap.label for gap in GAPS), *BEFORE, *OF_WORKERS}
 """Slots of samples outside of steps; all others are phases, those of the loop's own among them."""
 
-Mask = npt.NDArray[np.bool_]
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
 WeighedStack = tuple[SampledStack, int]
 """What was running in a sample, and the microseconds that it stands for."""
-K = TypeVar("K", bound=Hashable)
 
 
 def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps | None:
@@ -156,7 +154,9 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
     """
     if lines is None or not lines.before_fit_s:
         return {}
-    spent_us = _summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
+    spent_us = Counter(
+        summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
+    )
     spent_s = {slot: spent_us[slot] / 1e6 for slot in BEFORE if slot in spent_us}
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
@@ -175,10 +175,12 @@ def _stalling(
 ) -> tuple[StallingCall, ...]:
     """Lines that make calls of these last names, with their share of samples."""
     whole_us = max(1, sum(spent_us for _, spent_us in samples))
-    parts_us = _summed(
-        ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
-        for stack, spent_us in samples
-        if stack.host_work.endswith(calls)
+    parts_us = Counter(
+        summed(
+            ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
+            for stack, spent_us in samples
+            if stack.host_work.endswith(calls)
+        )
     )
     return tuple(
         StallingCall(name=name, where=f"{place.file}:{place.line}", fraction=spent_us / whole_us)
@@ -263,7 +265,7 @@ class _SampledCode:
         whole = stacks.total()
         if number < FEWEST_SAMPLES or not whole:
             return None
-        tops = _summed((frames[-1], weight) for frames, weight in stacks.items() if frames)
+        tops = Counter(summed((frames[-1], weight) for frames, weight in stacks.items() if frames))
         waits = "data_wait" if slot == BETWEEN else slot
         loads = [(at.loads, us) for at, us in self._sampled(steps) if at.slot == waits]
         loading = sum(us for in_loader, us in loads if in_loader) / sum(us for _, us in loads)
@@ -288,14 +290,16 @@ class _SampledCode:
             for stack, spent_us in samples
             if stack.host_work and not _stalls(stack)
         ]
-        stacks = _summed((stack.frames, spent_us) for stack, spent_us in plain)
+        stacks = Counter(summed((stack.frames, spent_us) for stack, spent_us in plain))
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
-        names = _summed(
-            (stack.host_work, spent_us)
-            for stack, spent_us in plain
-            if any(self._is_in(place, owner) for place in stack.frames)
+        names = Counter(
+            summed(
+                (stack.host_work, spent_us)
+                for stack, spent_us in plain
+                if any(self._is_in(place, owner) for place in stack.frames)
+            )
         )
         weights = np.array([spent_us for _, spent_us in samples], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
@@ -346,17 +350,21 @@ class _SampledCode:
 
     def _time(self, samples: Iterable[WeighedStack]) -> Stacks:
         """Time of each stack, without the frames that all share."""
-        return _summed(
-            (tuple(place for place in _frames(stack) if place not in self._shared), spent_us)
-            for stack, spent_us in samples
+        return Counter(
+            summed(
+                (tuple(place for place in _frames(stack) if place not in self._shared), spent_us)
+                for stack, spent_us in samples
+            )
         )
 
     def _by_function(self, stacks: Stacks) -> Counter[Function]:
         """Time of each function, with what it calls."""
-        return _summed(
-            (function, weight)
-            for frames, weight in stacks.items()
-            for function in set(map(self._function, frames))
+        return Counter(
+            summed(
+                (function, weight)
+                for frames, weight in stacks.items()
+                for function in set(map(self._function, frames))
+            )
         )
 
     def _function(self, place: int) -> Function:
@@ -393,7 +401,7 @@ class _SampledCode:
             weight = stacks.total()
             if 2 * weight < whole or not weight:
                 return owner
-            lines = _summed((frames[depth], part) for frames, part in stacks.items())
+            lines = Counter(summed((frames[depth], part) for frames, part in stacks.items()))
             line, part = lines.most_common(1)[0]
             if owner is not None and function[1].startswith("<"):
                 pass  # a comprehension or a lambda is a line of the function around it
@@ -413,14 +421,6 @@ class _SampledCode:
             if len(frames) > depth:
                 inside[self._function(frames[depth])][frames] += weight
         return max(inside.items(), key=lambda item: item[1].total(), default=(("", ""), Counter()))
-
-
-def _summed(weights: Iterable[tuple[K, int]]) -> Counter[K]:
-    """Weights of the same thing together."""
-    sums: Counter[K] = Counter()
-    for key, weight in weights:
-        sums[key] += weight
-    return sums
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:

@@ -19,10 +19,11 @@ import msgspec
 import numpy as np
 
 from trainperf.analysis.summary.schema import LongTerm, Moved, RunChange
+from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import DISQUALIFYING, PHASES, Phase
 from trainperf.core.stats.changes import LEAST_LEVELS, change_points, drift
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 LEAST_LASTS_S = 30.0

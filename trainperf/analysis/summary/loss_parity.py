@@ -11,12 +11,12 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.run_facts import diverged
+from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, share
 from trainperf.core.stats.student import student_quantile
@@ -40,7 +40,6 @@ Unit = Literal["effective tokens", "samples"]
 
 _FACTS: dict[Unit, str] = {"effective tokens": "tokens_effective", "samples": "samples"}
 _EARLIER: dict[Unit, str] = {"effective tokens": "tokens", "samples": "samples"}
-_Column = npt.NDArray[np.float64]
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +67,9 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
 class LossCurve:
     """The loss of a run after each step; all ranks together."""
 
-    loss: _Column
+    loss: Column
     """Mean over ranks; NaN in a step without one."""
-    work: dict[Unit, _Column]
+    work: dict[Unit, Column]
     """Work done up to and with each step, earlier fits included; units not counted are absent."""
     diverged: str = ""
     """Since when the loss is NaN or infinite, in words; empty if it is not."""
@@ -87,7 +86,7 @@ class LossFold:
     """The losses of a run and the work done, collected step by step."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[_Column]] = {name: [] for name in ("loss", *_FACTS.values())}
+        self._parts: dict[str, list[Column]] = {name: [] for name in ("loss", *_FACTS.values())}
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
@@ -175,7 +174,7 @@ def compare_losses(
 
 
 def _judged(
-    ours: _Column, theirs: _Column, initial: float, tolerance: float, *, alike: bool
+    ours: Column, theirs: Column, initial: float, tolerance: float, *, alike: bool
 ) -> Parity:
     """The verdict on mean losses of pieces of the range, one row per repeat.
 
@@ -204,7 +203,7 @@ def _judged(
     )
 
 
-def _intervals(ours: _Column, theirs: _Column) -> tuple[float, float]:
+def _intervals(ours: Column, theirs: Column) -> tuple[float, float]:
     """Halves of the 95 and of the 99 % interval of the difference, by Student's factors.
 
     The noise is that of the pieces, or of the repeats where it is larger.
@@ -214,13 +213,13 @@ def _intervals(ours: _Column, theirs: _Column) -> tuple[float, float]:
     return max(_student(samples) for samples in ([differences], repeats) if samples)
 
 
-def _student(samples: Sequence[_Column]) -> tuple[float, float]:
+def _student(samples: Sequence[Column]) -> tuple[float, float]:
     freedom = sum(len(values) - 1 for values in samples)
     error = math.sqrt(sum(float(values.var(ddof=1)) / len(values) for values in samples))
     return student_quantile(freedom, 0.975) * error, student_quantile(freedom, 0.995) * error
 
 
-def _pieces(works: Sequence[_Column]) -> _Column | None:
+def _pieces(works: Sequence[Column]) -> Column | None:
     """Edges of the pieces of the last work that all have done; `None` with too few steps in it."""
     if not all(map(len, works)):
         return None
@@ -232,8 +231,8 @@ def _pieces(works: Sequence[_Column]) -> _Column | None:
     return np.linspace(since, end, PIECES + 1) if fewest >= LIMITS.steps and since < end else None
 
 
-def _means(work: _Column, loss: _Column, edges: _Column) -> _Column:
+def _means(work: Column, loss: Column, edges: Column) -> Column:
     """Mean loss in each piece of the range, by work: a loss is that of the work since the last."""
     sums = np.append(0.0, np.cumsum(loss[1:] * np.diff(work)))
-    means: _Column = np.diff(np.interp(edges, work, sums)) / np.diff(edges)
+    means: Column = np.diff(np.interp(edges, work, sums)) / np.diff(edges)
     return means

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.summary.schema import (
@@ -23,14 +22,12 @@ from trainperf.analysis.summary.schema import (
     MachineFacts,
     Summary,
 )
+from trainperf.core.arrays import Column, Mask
 from trainperf.core.artifacts.machine import HOST_COLUMNS, POWER_BRAKE_BIT, THERMAL_BITS
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.link import of_link
 from trainperf.core.readings import H2D_BYTES_PER_S
-from trainperf.core.steps.block import Column, StepBlock
-
-
-Mask = npt.NDArray[np.bool_]
+from trainperf.core.steps.block import StepBlock
 
 
 STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.summary.schema import (
@@ -24,12 +23,11 @@ from trainperf.analysis.summary.schema import (
     SyncPoint,
     WhatIf,
 )
+from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
-
-Numbers = npt.NDArray[np.float64]
 
 ColumnKind = Literal["phase", "wait", "late"]
 
@@ -63,11 +61,11 @@ class RankColumn:
     comes there after the typical rank."""
     name: str
     """Of the phase or point."""
-    values_s: Numbers
+    values_s: Column
     """NaN where not measured."""
     typical_s: float
     """Their median."""
-    excess: Numbers
+    excess: Column
     """Beyond the typical rank, of a wait beyond the transfer, as shares of the step; 0 where not
     measured."""
 
@@ -95,7 +93,7 @@ def rank_map(summary: Summary) -> RankMap | None:
 
 
 def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
-    def column(kind: ColumnKind, name: str, values_s: Numbers) -> RankColumn:
+    def column(kind: ColumnKind, name: str, values_s: Column) -> RankColumn:
         typical_s = float(np.nanmedian(values_s))
         base_s = float(np.nanmin(values_s)) if kind == "wait" else typical_s
         excess = np.nan_to_num(values_s - base_s) / step_s
@@ -119,7 +117,7 @@ def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
         yield column("late", name, np.median(waits) - waits)
 
 
-def _differing(summary: Summary, worst: Numbers) -> list[int]:
+def _differing(summary: Summary, worst: Column) -> list[int]:
     """Places of the ranks that matter: the named, the often late, those that differ."""
     points = summary.synchronisation
     chosen = [late.rank for point in points for late in point.late]

@@ -5,7 +5,7 @@ that resumes from a checkpoint says at which step of the job it goes on; steps a
 attempt before had done are done again.
 """
 
-from collections import ChainMap, defaultdict
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -25,6 +25,7 @@ from trainperf.analysis.summary.schema import (
 )
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.groups import grouped
 from trainperf.core.machine.processes import has_died
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import NOT_CLOSED, EndMark, RunInfo
@@ -235,9 +236,7 @@ def _endings(ends: Sequence[RankEnd], most: int) -> list[str]:
         ends: Of those ranks.
         most: Steps of the rank that came farthest.
     """
-    alike: dict[tuple[RankState, str | None], list[RankEnd]] = defaultdict(list)
-    for end in ends:
-        alike[end.state, end.reason].append(end)
+    alike = grouped(((end.state, end.reason), end) for end in ends)
     return [_ending(same, most) for same in alike.values()]
 
 

@@ -1,8 +1,8 @@
 """Contents of `summary.json`: what is known about a run once it has been read.
 
 Plain data in SI units, made by `trainperf.analysis.summarize`, judged by
-`trainperf.analysis.rules`, shown by `trainperf.reports`.  `None` means *not measured*; a reading
-without a value says why.
+`trainperf.analysis.diagnosis`, shown by `trainperf.reports`.  `None` means *not measured*; a
+reading without a value says why.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.device_kind import DeviceKind, device_kind_of
-from trainperf.core.findings import Decision, Finding, Ordinary
+from trainperf.core.findings import Finding, Ordinary
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import find, phase_reading
@@ -110,28 +110,28 @@ class RankEnd(msgspec.Struct, frozen=True, kw_only=True):
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Who the run was, how far it came and how it ended."""
 
-    path: str
-    name: str
-    state: State
+    path: str = ""
+    name: str = ""
+    state: State = "finished"
     """The lowest rank's.  `running` and `killed` both lack an end mark; the process, or the time
     of the last write, tells them apart; while one rank runs, the run does."""
-    end_reason: str | None
+    end_reason: str | None = None
     """Class name of the exception that ended the fit, or `NOT_CLOSED`."""
-    started_at: str
-    attempts: int
-    continues: str
-    ranks: tuple[int, ...]
+    started_at: str = ""
+    attempts: int = 1
+    continues: str = ""
+    ranks: tuple[int, ...] = (0,)
     """Ranks whose files were read; the order of every `per_rank`."""
-    world_size: int
-    device: str
-    steps: int
+    world_size: int = 1
+    device: str = "cpu"
+    steps: int = 0
     """Steps that every rank of their attempt recorded: the readings stand on them."""
-    steady_steps: int
-    left_out_steps: int
+    steady_steps: int = 0
+    left_out_steps: int = 0
     """Steps that only some ranks recorded."""
     window: str = ""
     """What was asked for of the run, e.g. `steps 10,000-20,000`; empty for all of it."""
-    fit_s: float
+    fit_s: float = 0.0
     """Host time of the fit on the lowest rank; up to the last line while it is running."""
     before_s: dict[str, float] = {}
     """Seconds from the start of the process to its first fit: `before_fit` is the script's own
@@ -144,14 +144,14 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     `first_step` without these, `warmup`.  Known where `before_s` is."""
     prepared_ranks: int = 1
     """Ranks that prepared data for long before the fit: half as long as any, or longer."""
-    earlier: dict[str, int]
+    earlier: dict[str, int] = {}
     """Steps, samples and tokens of earlier fits that this one continues."""
-    software: dict[str, str]
-    hardware: dict[str, Scalar]
-    config: dict[str, Scalar]
-    notes: dict[str, str]
-    faults: dict[str, str]
-    dropped: dict[str, int]
+    software: dict[str, str] = {}
+    hardware: dict[str, Scalar] = {}
+    config: dict[str, Scalar] = {}
+    notes: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    dropped: dict[str, int] = {}
     environment: dict[str, Scalar] = {}
     """Environment variables that change speed, and the script's version."""
     ended_otherwise: tuple[RankEnd, ...] = ()
@@ -203,27 +203,27 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run, read: what reports show and comparisons compare."""
 
     schema: int = SCHEMA_VERSION
-    run: RunFacts
-    readings: dict[str, Reading]
-    ledger_s: dict[str, float]
+    run: RunFacts = RunFacts()
+    readings: dict[str, Reading] = {}
+    ledger_s: dict[str, float] = {}
     """Seconds of the fit per phase and gap on the lowest rank; they sum to `run.fit_s`."""
-    gaps: dict[str, int]
+    gaps: dict[str, int] = {}
     """How many gaps of each kind that was."""
-    excluded: dict[str, int]
+    excluded: dict[str, int] = {}
     """Tag to the steps left out for it; a step with several counts under the first of them."""
-    synchronisation: tuple[SyncPoint, ...]
+    synchronisation: tuple[SyncPoint, ...] = ()
     what_if: WhatIf | None = None
     """`None` where no rank's wait is known."""
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""
-    sequence_lengths: dict[int, int]
+    sequence_lengths: dict[int, int] = {}
     """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
     hang: Hang | None = None
     """`None` while steps end, and where nothing stands still."""
     longest_tokens: int = 0
     """Tokens with padding of the same sequences if each batch were as wide as its longest one;
     0: not counted."""
-    actions_s: dict[str, float]
+    actions_s: dict[str, float] = {}
     """User hook to its host time per step, all steps, on the rank where it is largest.
 
     Hooks of ours are not among them: their time is in the reading `overhead_s`.
@@ -255,11 +255,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineFacts | None = None
     """`None` where no machine was sampled."""
     findings: tuple[Finding, ...] = ()
-    """Ranked by predicted gain."""
+    """In the order in which to act on them, each with what it returns."""
     ordinary: Ordinary | None = None
     """Computing that no finding owns; `None` with too few steady steps."""
-    decisions: tuple[Decision, ...] = ()
-    """In the order of the findings."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
 

@@ -13,6 +13,8 @@ from trainperf.analysis.summary.run_facts import SILENT_S, rank_ends
 from trainperf.analysis.summary.schema import RankEnd
 from trainperf.core.artifacts.lines import Place
 from trainperf.core.artifacts.standstill import Standstill
+from trainperf.core.choice import first_that_holds
+from trainperf.core.groups import grouped
 from trainperf.core.phases import Gap
 
 
@@ -58,9 +60,7 @@ def held_up(
             states[end.rank] = _at(lasting[end.rank], several=several)
         else:
             states[end.rank] = (_silent(end, lasting.values()), "", "")
-    alike: dict[tuple[At, str, str], list[int]] = {}
-    for rank, state in states.items():
-        alike.setdefault(state, []).append(rank)
+    alike = grouped((state, rank) for rank, state in states.items())
     at = [
         RanksAt(ranks=tuple(ranks), at=what, where=where, function=function)
         for (what, where, function), ranks in alike.items()
@@ -81,32 +81,35 @@ def held_up(
 
 def _silent(end: RankEnd, others: Iterable[Standstill]) -> At:
     """What is known of a rank that has written nothing of itself."""
-    if end.state not in ("running", "silent", "killed"):
-        return "ended"
     states = {each.peers[end.rank] for each in others if end.rank in each.peers}
-    if "stopped" in states:
-        return "stopped"
-    return "gone" if states or end.state == "killed" else "silent"
+    cases: dict[At, object] = {
+        "ended": end.state not in ("running", "silent", "killed"),
+        "stopped": "stopped" in states,
+        "gone": states or end.state == "killed",
+        "silent": True,
+    }
+    return first_that_holds(cases)
 
 
 def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
     """What a rank is at, at which of the user's lines, and in which function."""
     own = standstill.stack[standstill.own] if standstill.own >= 0 else None
-    where = f"{own.file}:{own.line}" if own else ""
     inside = standstill.stack[standstill.own + 1 :]
     distributed = [each.function for each in inside if each.file.startswith(_DISTRIBUTED)]
     collective = next((name for name in distributed if name != "wrapper"), "")
-    if standstill.phase == Gap.CHECKPOINT.label or _passes(inside, *_SAVE):
-        return "saving", where, ""
-    if not standstill.still:
-        return "works", where, own.function if own else ""
-    if collective and several:
-        return "collective", where, collective
-    if several and inside and inside[-1].function == "_engine_run_backward":
-        return "backward", where, ""
-    if _passes(standstill.stack, _LOADER):
-        return "loader", where, ""
-    return "stands", where, own.function if own else ""
+    in_engine = inside and inside[-1].function == "_engine_run_backward"
+    cases: dict[At, object] = {
+        "saving": standstill.phase == Gap.CHECKPOINT.label or _passes(inside, *_SAVE),
+        "works": not standstill.still,
+        "collective": several and collective,
+        "backward": several and in_engine,
+        "loader": _passes(standstill.stack, _LOADER),
+        "stands": True,
+    }
+    at = first_that_holds(cases)
+    where, function = (f"{own.file}:{own.line}", own.function) if own else ("", "")
+    named = {"collective": collective, "works": function, "stands": function}
+    return at, where, named.get(at, "")
 
 
 def _passes(stack: Sequence[Place], file: str, *functions: str) -> bool:
@@ -117,9 +120,14 @@ def _passes(stack: Sequence[Place], file: str, *functions: str) -> bool:
 
 def _unlike(standstills: Iterable[Standstill]) -> dict[str, dict[int, tuple[int, ...]]]:
     """Process groups in which ranks have begun unlike numbers of collectives."""
-    groups: dict[str, dict[int, tuple[int, ...]]] = {}
-    for each in standstills:
-        for group, number in each.sequences.items():
-            ranks = groups.setdefault(group, {}).get(number, ())
-            groups[group][number] = (*ranks, each.rank)
-    return {group: ranks for group, ranks in groups.items() if len(ranks) > 1}
+    begun = grouped(
+        (group, (number, each.rank))
+        for each in standstills
+        for group, number in each.sequences.items()
+    )
+    groups = {group: grouped(pairs) for group, pairs in begun.items()}
+    return {
+        group: {number: tuple(ranks) for number, ranks in numbers.items()}
+        for group, numbers in groups.items()
+        if len(numbers) > 1
+    }

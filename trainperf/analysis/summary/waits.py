@@ -1,10 +1,10 @@
 """Waits of ranks for each other: at which points of a step, and how long, step by step."""
 
 import numpy as np
-import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 from trainperf.core.phases import PHASES, Phase
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 COLLECTIVES = "collectives"
@@ -13,9 +13,6 @@ COLLECTIVES = "collectives"
 
 NO_TAIL = "backward without a tail"
 """The point in backward of a strategy whose tail is not covered: the wait is the whole phase."""
-
-
-Numbers = npt.NDArray[np.float64]
 
 
 def sync_points(

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from trainperf.core.artifacts import Document
+from trainperf.core.groups import summed
 from trainperf.core.machine.chips import Chip
 
 
@@ -157,11 +158,9 @@ class StepAudit(Document, frozen=True, kw_only=True):
     @property
     def precision(self) -> str | None:
         """What most of the contractions' FLOPs are computed in; `None` without contractions."""
-        counted: dict[str, int] = {}
-        for use in self.operators:
-            if use.matmul_flops:
-                counted[use.precision] = counted.get(use.precision, 0) + use.matmul_flops
-        return max(counted, key=lambda name: counted[name]) if counted else None
+        uses = (use for use in self.operators if use.matmul_flops)
+        counted = summed((use.precision, use.matmul_flops) for use in uses)
+        return max(counted, key=counted.__getitem__, default=None)
 
     def resized(self, ratio: float) -> "StepAudit":
         """About what a step of so many times as large a batch does: all but the update grows.

@@ -4,8 +4,9 @@ Everything below reports is in SI; this is the one place that knows milliseconds
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 
 _TIMES = ((0.9995e-3, 1e6, "µs"), (0.9995, 1e3, "ms"), (599.5, 1.0, "s"), (7197.0, 1 / 60, "min"))
@@ -27,11 +28,8 @@ class Scale:
     def of(cls, seconds: float) -> "Scale":
         """The scale in which *seconds* has three digits."""
         size = abs(seconds)
-        per_second, unit = _HOURS
-        for below, factor, name in _TIMES:
-            if size < below:
-                per_second, unit = factor, name
-                break
+        shorter = ((factor, name) for below, factor, name in _TIMES if size < below)
+        per_second, unit = next(shorter, _HOURS)
         return cls(per_second=per_second, unit=unit, decimals=_decimals(size * per_second))
 
     @classmethod
@@ -141,18 +139,21 @@ def plural(number: int, noun: str) -> str:
 
 def ranks_named(ranks: Sequence[int], most: int = 4) -> str:
     """Ranks in a sentence, neighbours together: `rank 3`, `ranks 2 and 8–15`, at most so many."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    if len(runs) == 1 and len(runs[0]) == 1:
+    runs = runs_of(ranks)
+    if len(runs) == 1 and runs[0][0] == runs[0][1]:
         return f"rank {ranks[0]}"
-    spans = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    left = sum(map(len, runs[most:]))
+    spans = [f"{first}–{last}" if last > first else str(first) for first, last in runs]
+    left = sum(1 + last - first for first, last in runs[most:])
     shown = [*spans[:most], f"{left:,} more"] if left else spans
     return f"ranks {', '.join(shown[:-1])}{' and ' if len(shown) > 1 else ''}{shown[-1]}"
+
+
+def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of whole numbers that follow each other: 0, 1, 2 and 16 are 0–2 and 16–16."""
+    in_order = enumerate(sorted(set(numbers)))
+    groups = groupby(in_order, lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in group] for _, group in groups]
+    return [(run[0], run[-1]) for run in runs]
 
 
 def _decimals(number: float) -> int:

@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
+from trainperf.core.formatting.units import runs_of
+
 
 _ROOT = Path("/")
 _GROUPS = "sys/fs/cgroup"
@@ -86,13 +88,8 @@ def cpu_mask() -> str | None:
 
 def listed(cpus: Iterable[int]) -> str:
     """CPUs as ranges: 0, 1, 2 and 16 are `0-2,16`."""
-    ranges: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if ranges and cpu == ranges[-1][-1] + 1:
-            ranges[-1][1:] = [cpu]
-        else:
-            ranges.append([cpu])
-    return ",".join("-".join(map(str, ends)) for ends in ranges)
+    runs = runs_of(cpus)
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
 
 
 def cpus_listed(mask: str) -> frozenset[int]:

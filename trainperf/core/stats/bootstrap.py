@@ -10,17 +10,15 @@ the runs.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, mean, variance
+from statistics import mean, variance
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from trainperf.core.arrays import Z95, Column, Places
 from trainperf.core.stats.student import student_quantile
 
 
-Values = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 Source = Literal["turns", "repeats", "drift", "assumed"]
 """Repeats in turns, repeats one after the other; of single runs a machine that was not the same all
 along, or an assumed figure where that is more."""
@@ -55,7 +53,6 @@ RESOLUTION = 0.001
 """Half the width of the bins that quantiles are read from: no interval is narrower."""
 
 _SEED = 20260
-Z95 = NormalDist().inv_cdf(0.975)
 _NO_CORRELATION = 0.05
 
 
@@ -90,7 +87,7 @@ class RatioInterval:
         return max(self.high / self.ratio, self.ratio / self.low) - 1
 
 
-def block_length(values: Values) -> int:
+def block_length(values: Column) -> int:
     """Steps in a block: twice the time over which the signs around the median stay correlated.
 
     The median depends only on the side on which a step falls, so the autocorrelation of the signs
@@ -111,7 +108,7 @@ def block_length(values: Values) -> int:
     return max(1, min(wanted, n // SEGMENTS))
 
 
-def period_length(values: Values) -> int:
+def period_length(values: Column) -> int:
     """Steps in a block for a mean: whole periods of the slow values, where these recur evenly.
 
     A block of whole periods has as many slow steps wherever it begins, so that their number is not
@@ -126,7 +123,7 @@ def period_length(values: Values) -> int:
     return max(1, min(wanted, n // LEAST_PERIODS))
 
 
-def _period(values: Values) -> tuple[int, bool]:
+def _period(values: Column) -> tuple[int, bool]:
     """Usual distance between slow values, and whether most are as far apart; 0 of too few."""
     slow = np.flatnonzero(values > SLOW * np.median(values))
     if len(slow) < LEAST_PERIODS + 1:

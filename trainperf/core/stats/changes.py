@@ -17,10 +17,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 
-Values = npt.NDArray[np.float64]
 
 LEAST_LEVELS = 32
 """Of fewer no change is told."""
@@ -61,12 +60,12 @@ class Drift:
     """Of the line through all of it, from the first place to the last: no single part decides."""
 
 
-def change_points(levels: Values) -> tuple[int, ...]:
+def change_points(levels: Column) -> tuple[int, ...]:
     """Places at which a new level begins, ascending; none in a series that wanders or drifts."""
     return tuple(sorted(_splits(np.log(np.maximum(levels, 1e-12)), 0)))
 
 
-def drift(at: Values, levels: Values) -> Drift | None:
+def drift(at: Column, levels: Column) -> Drift | None:
     """The rise of *levels* over *at*; `None` where it is not steady, or there are too few.
 
     Steady: from one of 16 equal parts to the next its median hardly ever falls, or not much where
@@ -93,7 +92,7 @@ def drift(at: Values, levels: Values) -> Drift | None:
     )
 
 
-def _splits(logs: Values, offset: int) -> list[int]:
+def _splits(logs: Column, offset: int) -> list[int]:
     place = _split(logs)
     if place is None:
         return []
@@ -101,7 +100,7 @@ def _splits(logs: Values, offset: int) -> list[int]:
     return [*before, offset + place, *after]
 
 
-def _split(logs: Values) -> int | None:
+def _split(logs: Column) -> int | None:
     n = len(logs)
     if n < LEAST_LEVELS:
         return None
@@ -126,7 +125,7 @@ def _split(logs: Values) -> int | None:
     return None
 
 
-def _sharpest(logs: Values, place: int, width: int) -> int:
+def _sharpest(logs: Column, place: int, width: int) -> int:
     """The place nearby with the largest jump."""
     jumps = np.abs(_jumps(logs, width))
     first = max(width, place - 2 * width)
@@ -134,14 +133,14 @@ def _sharpest(logs: Values, place: int, width: int) -> int:
     return first + int(np.argmax(jumps[first - width : last - width + 1]))
 
 
-def _jumps(logs: Values, width: int) -> Values:
+def _jumps(logs: Column, width: int) -> Column:
     """Median of the next levels less that of the ones before, at every place."""
     windows = np.lib.stride_tricks.sliding_window_view(logs, width)
     medians = np.median(windows, axis=1)
     return medians[width:] - medians[:-width]
 
 
-def _slope(at: Values, levels: Values) -> float:
+def _slope(at: Column, levels: Column) -> float:
     """Theil and Sen's, of at most 128 of the points."""
     chosen = np.linspace(0, len(at) - 1, min(len(at), 128)).astype(int)
     at, levels = at[chosen], levels[chosen]

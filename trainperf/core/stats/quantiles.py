@@ -9,18 +9,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
+
+from trainperf.core.arrays import Z95
 
 
 GROWTH = 1.002
 """Ratio of a bin's upper edge to its lower edge; a quantile is off by at most half of it."""
 
 _LOG_GROWTH = math.log(GROWTH)
-_Z95 = NormalDist().inv_cdf(0.975)
 _LEAST_FOR_INTERVAL = 6
 """Below six values no order statistics enclose the median with 95 % confidence."""
 
@@ -153,7 +153,7 @@ class Distribution:
         independent = self.n / self.ranks * (1 - correlation) / (1 + correlation)
         if independent < _LEAST_FOR_INTERVAL:
             return None
-        reach = _Z95 * math.sqrt(share * (1 - share) / independent)
+        reach = Z95 * math.sqrt(share * (1 - share) / independent)
         if share - reach < 0 or share + reach > 1:
             return None
         last = self.n - 1
@@ -202,7 +202,7 @@ def wilson(fraction: float, n: float) -> tuple[float, float]:
     """
     if n <= 0:
         return 0.0, 1.0
-    spread = _Z95**2 / n
+    spread = Z95**2 / n
     middle = (fraction + spread / 2) / (1 + spread)
     half = math.sqrt(spread * (fraction * (1 - fraction) + spread / 4)) / (1 + spread)
     return max(0.0, middle - half), min(1.0, middle + half)

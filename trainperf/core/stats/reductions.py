@@ -57,9 +57,9 @@ class Ratio(_Pooled):
     denominator: float
     n: int = 1
 
-    def merge(self, other: "Ratio") -> "Ratio":
+    def merge(self, other: Self) -> Self:
         """Add numerators and denominators."""
-        return Ratio(
+        return type(self)(
             self.numerator + other.numerator, self.denominator + other.denominator, self.n + other.n
         )
 
@@ -68,30 +68,17 @@ class Ratio(_Pooled):
         return self.numerator / self.denominator if self.denominator else None
 
 
-@dataclass(frozen=True, slots=True)
-class Rate(_Pooled):
+class Rate(Ratio):
     """An amount per second.  Over ranks amounts add up, and the time is the slowest rank's."""
 
-    amount: float
-    seconds: float
-    n: int = 1
-
-    def merge(self, other: Self) -> Self:
-        """Add amounts and times: later steps of the same rank."""
-        return type(self)(
-            self.amount + other.amount, self.seconds + other.seconds, self.n + other.n
-        )
-
-    def value(self) -> float | None:
-        """Amount per second; `None` when no time passed."""
-        return self.amount / self.seconds if self.seconds else None
+    __slots__ = ()
 
     @classmethod
     def across(cls, ranks: Sequence[Self]) -> Self:
         """Amounts of all ranks over the longest of their times."""
         return cls(
-            sum(rate.amount for rate in ranks),
-            max(rate.seconds for rate in ranks),
+            sum(rate.numerator for rate in ranks),
+            max(rate.denominator for rate in ranks),
             max(rate.n for rate in ranks),
         )
 
@@ -104,66 +91,44 @@ class SharedRate(Rate):
     @classmethod
     def across(cls, ranks: Sequence[Self]) -> Self:
         """The slowest rank's: nobody steps before it."""
-        return max(ranks, key=lambda rate: rate.seconds)
+        return max(ranks, key=lambda rate: rate.denominator)
 
 
 @dataclass(frozen=True, slots=True)
-class Total(_Pooled):
-    """A plain sum over steps; over ranks the largest rank's, because ranks run side by side."""
+class _Amount(_Pooled):
+    """One number."""
 
     amount: float
     n: int = 1
 
-    def merge(self, other: "Total") -> "Total":
-        """Add."""
-        return Total(self.amount + other.amount, self.n + other.n)
-
     def value(self) -> float | None:
-        """The sum."""
+        """The number."""
         return self.amount
 
+
+class Total(_Amount):
+    """A plain sum over steps; over ranks the largest rank's, because ranks run side by side."""
+
+    __slots__ = ()
+
+    def merge(self, other: Self) -> Self:
+        """Add."""
+        return type(self)(self.amount + other.amount, self.n + other.n)
+
     @classmethod
-    def across(cls, ranks: "Sequence[Total]") -> "Total":
+    def across(cls, ranks: Sequence[Self]) -> Self:
         """The rank with the most: a pause on two ranks at once is one pause."""
         return max(ranks, key=lambda total: total.amount)
 
 
-@dataclass(frozen=True, slots=True)
-class Maximum(_Pooled):
+class Maximum(_Amount):
     """The largest value seen; over ranks the largest of any rank."""
 
-    largest: float
-    n: int = 1
+    __slots__ = ()
 
-    def merge(self, other: "Maximum") -> "Maximum":
+    def merge(self, other: Self) -> Self:
         """The larger one."""
-        return Maximum(max(self.largest, other.largest), self.n + other.n)
-
-    def value(self) -> float | None:
-        """The largest value."""
-        return self.largest
-
-
-@dataclass(frozen=True, slots=True)
-class First(_Pooled):
-    """The value at the earliest step; over ranks the largest of them (the one waited for)."""
-
-    at: float
-    earliest: float
-    n: int = 1
-
-    def merge(self, other: "First") -> "First":
-        """The earlier one."""
-        return self if self.at <= other.at else other
-
-    def value(self) -> float | None:
-        """The value at the earliest step."""
-        return self.earliest
-
-    @classmethod
-    def across(cls, ranks: "Sequence[First]") -> "First":
-        """The slowest rank's."""
-        return max(ranks, key=lambda first: first.earliest)
+        return type(self)(max(self.amount, other.amount), self.n + other.n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +136,7 @@ class Last(_Pooled):
     """The value at the latest step; over ranks the mean of their latest values."""
 
     at: float
-    latest: float
+    amount: float
     n: int = 1
 
     def merge(self, other: Self) -> Self:
@@ -180,13 +145,13 @@ class Last(_Pooled):
         return replace(later, n=self.n + other.n)
 
     def value(self) -> float | None:
-        """The value at the latest step."""
-        return self.latest
+        """The value at that step."""
+        return self.amount
 
     @classmethod
-    def across(cls, ranks: "Sequence[Self]") -> Self:
+    def across(cls, ranks: Sequence[Self]) -> Self:
         """Mean over ranks."""
-        mean = sum(last.latest for last in ranks) / len(ranks)
+        mean = sum(last.amount for last in ranks) / len(ranks)
         return cls(max(last.at for last in ranks), mean, max(last.n for last in ranks))
 
 
@@ -196,6 +161,16 @@ class LargestLast(Last):
     __slots__ = ()
 
     @classmethod
-    def across(cls, ranks: "Sequence[Self]") -> Self:
+    def across(cls, ranks: Sequence[Self]) -> Self:
         """The rank with the most."""
-        return max(ranks, key=lambda rank: rank.latest)
+        return max(ranks, key=lambda rank: rank.amount)
+
+
+class First(LargestLast):
+    """The value at the earliest step; over ranks the largest of them (the one waited for)."""
+
+    __slots__ = ()
+
+    def merge(self, other: Self) -> Self:
+        """The earlier one."""
+        return self if self.at <= other.at else other

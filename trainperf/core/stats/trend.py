@@ -15,10 +15,10 @@ what is left of the memory is straight, 20 kB a step.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
+
+from trainperf.core.arrays import Z95, Column
 
 
 STRETCHES = 128
@@ -36,10 +36,6 @@ GOES_ON = 0.75
 A cache that is filled from equally likely keys, of which none is known to us, keeps 0.69 of its
 slope in as many steps as it has keys; the logarithm 0.51, the square root 0.72.
 """
-
-_Z95 = NormalDist().inv_cdf(0.975)
-
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Trend:
     n: int
 
     @classmethod
-    def of(cls, at: Values, values: Values, keys: Values | None = None) -> "Trend":
+    def of(cls, at: Column, values: Column, keys: Column | None = None) -> "Trend":
         """Of *values* known after the steps *at*, and of how many *keys* caches had by then."""
         return _bounded(at, values, np.zeros(len(at)) if keys is None else keys, 1, len(at))
 
@@ -91,7 +87,7 @@ class Trend:
             return None
         pairs = len(slopes)
         values = (1 + math.isqrt(1 + 8 * pairs)) // 2
-        reach = _Z95 * math.sqrt(values * (values - 1) * (2 * values + 5) / 18)
+        reach = Z95 * math.sqrt(values * (values - 1) * (2 * values + 5) / 18)
         low, high = math.floor((pairs - reach) / 2), math.ceil((pairs + reach) / 2)
         ordered = np.sort(slopes)
         least = min(float(ordered[max(low, 0)]), self._rise(per_key))
@@ -125,7 +121,7 @@ class Trend:
         fit = np.column_stack((np.ones(len(at)), steps, keys))
         left = least - fit @ np.linalg.lstsq(fit, least, rcond=None)[0]
         error = math.sqrt(float(left @ left) / (len(at) - 3) / spread)
-        return per_key, _Z95 * error * abs(per_step)
+        return per_key, Z95 * error * abs(per_step)
 
     def _rise(self, per_key: float) -> float:
         """Slope between the least values of the two halves."""
@@ -143,7 +139,7 @@ class Trend:
             return True
         return bool(np.median(later) >= GOES_ON * np.median(earlier))
 
-    def _slopes(self, begins: float, ends: float, per_key: float) -> Values | None:
+    def _slopes(self, begins: float, ends: float, per_key: float) -> Column | None:
         """Slopes of all pairs in a part of the steps, without what keys take."""
         at = np.array(self.at)
         least = np.array(self.least) - per_key * np.array(self.keys)
@@ -153,11 +149,11 @@ class Trend:
         if len(at) < LEAST_STRETCHES:
             return None
         earlier, later = np.triu_indices(len(at), 1)
-        slopes: Values = (least[later] - least[earlier]) / (at[later] - at[earlier])
+        slopes: Column = (least[later] - least[earlier]) / (at[later] - at[earlier])
         return slopes
 
 
-def _bounded(at: Values, values: Values, keys: Values, length: int, n: int) -> Trend:
+def _bounded(at: Column, values: Column, keys: Column, length: int, n: int) -> Trend:
     while len(np.unique(at // length)) > STRETCHES:
         length *= 2
     stretch = at // length

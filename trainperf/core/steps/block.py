@@ -1,21 +1,21 @@
 """Many steps as columns: what meters observe, live and offline alike."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 from trainperf.core.phases import DISQUALIFYING, TAGS, Phase
 from trainperf.core.stats.quantiles import Distribution
-from trainperf.core.steps.records import CORE_COLUMNS, FACTS, Row, StepRecord
+from trainperf.core.steps.records import CORE_COLUMNS, Row
 
 
 BLOCK_STEPS = 4096
 """The most steps one block holds: large enough for numpy, small enough for memory."""
 
-Column = npt.NDArray[np.float64]
 
 MEAN_OF = "mean_of_steps"
 """Fact that marks the steps of an imported log that show a mean."""
@@ -47,6 +47,12 @@ class StepBlock:
         self.schema = schema
         self._matrix = matrix
         self._parts: dict[tuple[str, ...], StepBlock] = {}
+        self.index: Column = matrix[:, 0]
+        """Step numbers."""
+        self.start_ns: Column = matrix[:, 1]
+        """Start of each step, nanoseconds from the start of the fit."""
+        self.micro_batches: Column = matrix[:, 3]
+        """Forward-backward passes per step."""
 
     @classmethod
     def from_rows(cls, schema: StepSchema, rows: Sequence[Row]) -> "StepBlock":
@@ -55,23 +61,6 @@ class StepBlock:
         if not rows:
             return cls(schema, np.empty((0, width)))
         return cls(schema, np.array(rows, dtype=np.float64))
-
-    @classmethod
-    def from_records(
-        cls, records: Iterable[StepRecord], schema: StepSchema | None = None
-    ) -> "StepBlock":
-        """Build from records; without a schema the columns are all `FACTS` that any record has."""
-        steps = list(records)
-        present = {name for step in steps for name in step.facts}
-        schema = schema or StepSchema(tuple(name for name in FACTS if name in present))
-        rows = [
-            (
-                *(step.index, step.start_ns, step.tags, step.micro_batches, *step.host_ns),
-                *(step.facts.get(name) for name in schema.columns),
-            )
-            for step in steps
-        ]
-        return cls.from_rows(schema, rows)
 
     @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
@@ -85,24 +74,9 @@ class StepBlock:
         return int(self._matrix.shape[0])
 
     @cached_property
-    def index(self) -> Column:
-        """Step numbers."""
-        return self._matrix[:, 0]
-
-    @cached_property
-    def start_ns(self) -> Column:
-        """Start of each step, nanoseconds from the start of the fit."""
-        return self._matrix[:, 1]
-
-    @cached_property
     def tags(self) -> npt.NDArray[np.int64]:
         """Bits of `Tag` per step."""
         return self._matrix[:, 2].astype(np.int64)
-
-    @cached_property
-    def micro_batches(self) -> Column:
-        """Forward-backward passes per step."""
-        return self._matrix[:, 3]
 
     @cached_property
     def wall_ns(self) -> Column:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 from trainperf.core.errors import RunError
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import (
@@ -23,8 +23,6 @@ from trainperf.core.steps.records import (
     Totals,
 )
 
-
-Matrix = npt.NDArray[np.float64]
 
 Entry = GapRecord | Totals | EndMark
 
@@ -78,7 +76,7 @@ def decode_entry(line: bytes) -> Entry | None:
     return entry
 
 
-def matrix_of(lines: Sequence[bytes], width: int) -> Matrix | None:
+def matrix_of(lines: Sequence[bytes], width: int) -> Column | None:
     """The cells of lines as a matrix of *width* columns, NaN for `null`.
 
     `None` if a line is not an array of so many numbers.

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Column
 from trainperf.core.phases import PHASES
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import CORE_COLUMNS
@@ -21,7 +22,6 @@ from trainperf.core.steps.records import CORE_COLUMNS
 
 VERSION = 1
 
-Matrix = npt.NDArray[np.float64]
 
 _INDEX, _START = CORE_COLUMNS.index("index"), CORE_COLUMNS.index("start_ns")
 _FIRST_PHASE = len(CORE_COLUMNS) - len(PHASES)
@@ -69,14 +69,14 @@ def contents(file: IO[bytes], schema: StepSchema) -> Iterator[list[bytes] | Step
         yield StepBlock(schema, matrix)
 
 
-def _index(file: IO[bytes], layout: _Layout) -> Matrix:
+def _index(file: IO[bytes], layout: _Layout) -> Column:
     """A row per stretch: first and last step, steps, steady ones, start, end, place, bytes."""
     cells = np.frombuffer(zlib.decompress(file.read(layout.index_bytes)), "<f8")
-    index: Matrix = cells[: 8 * layout.stretches].reshape(8, layout.stretches).T
+    index: Column = cells[: 8 * layout.stretches].reshape(8, layout.stretches).T
     return index
 
 
-def _unpacked(content: bytes, rows: int, width: int) -> Matrix:
+def _unpacked(content: bytes, rows: int, width: int) -> Column:
     matrix, at = np.full((width, rows), np.nan), width * _HEAD.size
     for place, column in enumerate(matrix):
         kind, masked, bytes_each, least = _HEAD.unpack_from(content, place * _HEAD.size)

@@ -96,7 +96,7 @@ def devices_of(device: torch.device) -> list[str]:
         return []
     several = (launched_ranks() or 1) > 1
     places = range(torch.accelerator.device_count()) if several else [device.index or 0]
-    each = (accelerator_of(torch.device(device.type, place)).uuid() for place in places)
+    each = (accelerator_of(torch.device(device.type, place)).features().uuid for place in places)
     return [uuid for uuid in each if uuid]
 
 

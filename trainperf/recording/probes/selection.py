@@ -15,8 +15,7 @@ from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, LoopKind
 from trainperf.core.readings import (
     ALLREDUCE_SKEW_S,
     OPTIMIZER_STEPS_PER_S,
-    PHASE_BACKWARD_S,
-    PHASE_OPTIMIZER_S,
+    phase_reading,
 )
 from trainperf.meters import METERS, Measure, Meter
 from trainperf.recording.device_clock import DeviceClock
@@ -187,7 +186,12 @@ def inapplicable(kind: LoopKind) -> dict[str, str]:
         return {"latency_ns": NO_INFERENCE}
     facts = (fact for measure in OF_TRAINING for fact in FACTS_OF[measure])
     readings = (meter.name for meter in METERS if meter.measure in OF_TRAINING)
-    others = (PHASE_BACKWARD_S, PHASE_OPTIMIZER_S, OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S)
+    others = (
+        phase_reading("backward"),
+        phase_reading("optimizer"),
+        OPTIMIZER_STEPS_PER_S,
+        ALLREDUCE_SKEW_S,
+    )
     return dict.fromkeys((*facts, *readings, *others), NO_TRAINING)
 
 

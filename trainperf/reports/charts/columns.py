@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import JobBlock
+from trainperf.core.arrays import Column
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS, Phase
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 MOST_GROUPS = 1024

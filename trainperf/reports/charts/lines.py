@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainperf.core.arrays import Column
 from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
@@ -18,7 +19,6 @@ from trainperf.core.formatting.html.figures import (
 from trainperf.core.formatting.html.markup import Markup, paragraph, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.units import count, duration, share, size
-from trainperf.core.steps.block import Column
 from trainperf.reports.layout.document import Chart
 
 

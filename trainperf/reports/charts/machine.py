@@ -11,7 +11,8 @@ import numpy as np
 
 from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.run.replay import Replay
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.arrays import Column
+from trainperf.core.steps.block import StepBlock
 
 
 _OF_DEVICES: dict[str, Callable[[list[Column]], Column]] = {

@@ -5,6 +5,7 @@ from statistics import median
 
 import numpy as np
 
+from trainperf.core.arrays import Column
 from trainperf.core.formatting.html.figures import (
     WIDE,
     Axis,
@@ -20,7 +21,6 @@ from trainperf.core.formatting.html.figures import (
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
-from trainperf.core.steps.block import Column
 from trainperf.reports.charts.columns import Groups, Span
 from trainperf.reports.layout.document import Chart
 

@@ -22,8 +22,8 @@ from trainperf.core.loop_kind import meeting_place
 from trainperf.core.readings import (
     ALLREDUCE_SKEW_S,
     ALLREDUCE_TAIL_S,
-    PHASE_DATA_WAIT_S,
     STEP_MEAN_S,
+    phase_reading,
 )
 from trainperf.reports.layout.document import Part, Sentence, items, missing
 
@@ -45,7 +45,7 @@ def rank_sentences(summary: Summary) -> list[Part]:
     if len(summary.run.ranks) < 2:
         return []
     spreads = [
-        _spread(summary, PHASE_DATA_WAIT_S, "data wait"),
+        _spread(summary, phase_reading("data_wait"), "data wait"),
         _spread(summary, ALLREDUCE_TAIL_S, "tail"),
     ]
     skew, config = summary.readings[ALLREDUCE_SKEW_S], summary.run.config

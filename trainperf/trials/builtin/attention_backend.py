@@ -35,8 +35,8 @@ def attention_backend(training: Training) -> list[Trial]:
             ),
             where="around forward",
             unavailable={
-                f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
-                "this GPU is older than Hopper": accelerator.capability < LEAST,
+                f"no cuDNN on {accelerator.name()}": not accelerator.features().cudnn,
+                "this GPU is older than Hopper": accelerator.features().capability < LEAST,
                 in_full: not training.computes_in_half,
             },
         )

@@ -22,7 +22,7 @@ def autocast(training: Training) -> list[Trial]:
             group="precision",
             unavailable={
                 IN_HALF: training.computes_in_half,
-                without: not accelerator_of(training.device).has_bf16,
+                without: not accelerator_of(training.device).features().bf16,
             },
         )
     ]

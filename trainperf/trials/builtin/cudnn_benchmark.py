@@ -26,7 +26,7 @@ def cudnn_benchmark(training: Training) -> list[Trial]:
             where="before the training",
             tolerance=SAME_ARITHMETIC,
             unavailable={
-                f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
+                f"no cuDNN on {accelerator.name()}": not accelerator.features().cudnn,
                 "it has no convolution": not any(isinstance(part, CONVOLUTIONS) for part in parts),
                 "torch.backends.cudnn.benchmark is True already": cudnn.benchmark,
                 "torch.backends.cudnn.deterministic leaves no choice": cudnn.deterministic,

@@ -50,5 +50,5 @@ def _why_not(training: Training, precision: str | None) -> dict[str, object]:
         "torch.backends sets the precision of products already": precision is None,
         f'float32_matmul_precision is "{precision}" already': precision != "highest",
         "this CPU has no bf16": on_host and not has_bf16,
-        f"{accelerator.name()} has no TF32": not (on_host or accelerator.has_tf32),
+        f"{accelerator.name()} has no TF32": not (on_host or accelerator.features().tf32),
     }

@@ -48,6 +48,7 @@ class Change:
 
 
 HF, LIGHTNING = "huggingface", "lightning"
+OUTSIDE = ("outside", "outside, loader heard")
 """Kinds of loop, by their names."""
 
 TWINS = "twins in tests/faults, docs/research/accuracy.md"

@@ -158,8 +158,12 @@ CHANGES: tuple[Change, ...] = (
         id="stop_overflows",
         of=("overflow",),
         advice="Stop the overflows",
-        how="{loop.overflows_less} where the hardware has it; else look for infinities in the "
-        "loss, and clip gradients after unscaling",
+        how="{loop.bf16} where the hardware has it; else look for infinities in the loss, and clip "
+        "gradients after unscaling",
+        how_in={
+            LIGHTNING: 'precision="bf16-mixed" where the hardware has it; else look for infinities '
+            "in the loss, and clip gradients after unscaling"
+        },
         confirm="trainperf report: overflows below 2 % of the updates",
     ),
     Change(

@@ -1,6 +1,6 @@
 """Changes of host code: callbacks, logging, metrics, values read back, Python in the step."""
 
-from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, PHASE, TWINS, Change
+from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, OUTSIDE, PHASE, TWINS, Change
 
 
 _TENTH = "every tenth time leaves a tenth"
@@ -187,7 +187,12 @@ CHANGES: tuple[Change, ...] = (
         id="no_detect_anomaly",
         of=("debug_modes",),
         advice="Switch anomaly detection off",
-        how="{loop.no_anomaly}, and no torch.autograd.detect_anomaly() around the step",
+        how="torch.autograd.set_detect_anomaly(False), and no torch.autograd.detect_anomaly() "
+        "around the step",
+        how_in={
+            LIGHTNING: "Trainer(detect_anomaly=False), and no torch.autograd.detect_anomaly() "
+            "around the step"
+        },
         realises=0.8,
         source=TWINS,
         confirm="phase_backward_s falls",
@@ -279,7 +284,13 @@ CHANGES: tuple[Change, ...] = (
         id="measure_less",
         of=("own_cost",),
         advice="Measure less",
-        how="{loop.less}",
+        how="bracket fewer phases, and pass monitor.watch() only what you need measured",
+        how_in={
+            LIGHTNING: "attach only the monitors you need, e.g. StepTimeMonitor() and "
+            "DataWaitMonitor()",
+            HF: "measure a part of the training: TrainPerfCallback() in some runs only",
+            **dict.fromkeys(OUTSIDE, "run the script without trainperf"),
+        },
         realises=None,
         source="depends on what is left out",
         confirm="trainperf report: overhead below 3 % of the step",

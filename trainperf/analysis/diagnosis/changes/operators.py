@@ -295,7 +295,11 @@ CHANGES: tuple[Change, ...] = (
         id="fp16_products",
         of=("matmul_precision",),
         advice="Multiply in fp16",
-        how="{loop.fp16}",
+        how="torch.autocast(device, dtype=torch.float16) with a GradScaler",
+        how_in={
+            LIGHTNING: 'Trainer(precision="16-mixed")',
+            HF: "TrainingArguments(fp16=True)",
+        },
         trials=("matmul_precision",),
         costs="digits of products; a loss scale",
         confirm="faster, and the loss still matches",

@@ -45,9 +45,9 @@ def scheduler_per_micro_batch(account: StepAccount, facts: Facts) -> Cause | Non
     passes = facts.number("micro_batches")
     if stepped is None or not updates or passes is None or updates < LIMITS.steps:
         return None
-    fast = stepped / updates
-    prepared = "accelerate" in facts.software and facts.world_size > 1
-    by_accelerate = prepared and abs(fast - facts.world_size) <= LIMITS.notable * facts.world_size
+    fast, ranks = stepped / updates, facts.run.world_size
+    prepared = "accelerate" in facts.run.software and ranks > 1
+    by_accelerate = prepared and abs(fast - ranks) <= LIMITS.notable * ranks
     if fast < 1.5 or by_accelerate:  # one is right, and less is a schedule by the epoch
         return None
     with_each = abs(stepped - passes) <= LIMITS.notable * passes

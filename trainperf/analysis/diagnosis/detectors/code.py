@@ -24,6 +24,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import PlainCode
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.artifacts.lines import SENDS_BUFFERS
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.traces.results import RankTrace
@@ -286,9 +287,13 @@ _WRITES = re.compile(r"(.*\.)?(print|dumps?|write\w*|savetxt|to_csv|flush|fsync)
 def _what_helps(code: PlainCode) -> str:
     """By what most of it is: tensors made of lists, value by value; what writes; other Python."""
     name = code.names[0]
-    if name.rpartition(".")[2] in ("tensor", "as_tensor"):
-        return "one_array"
-    return "write_rarely" if _WRITES.fullmatch(name) else "python_out_of_step"
+    return first_that_holds(
+        {
+            "one_array": name.rpartition(".")[2] in ("tensor", "as_tensor"),
+            "write_rarely": _WRITES.fullmatch(name),
+            "python_out_of_step": True,
+        }
+    )
 
 
 def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:
@@ -341,7 +346,7 @@ def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _seen_s(account: StepAccount, facts: Facts, region: Region) -> float:
     """Seconds of a step that samples saw in lines near a region's; its slot's without samples."""
-    lines = next((each for each in facts.lines if each.slot == region.slot), None)
+    lines = next((each for each in facts.summary.lines if each.slot == region.slot), None)
     if lines is None:
         return account.spent(region.slot)
     near = sum(at.fraction for at in lines.lines if is_near(at.where, region.use.line or ""))

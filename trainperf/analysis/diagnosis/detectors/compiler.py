@@ -11,6 +11,7 @@ from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
 from trainperf.analysis.diagnosis.detectors.ranks import BUCKET_MB, buckets, usual_buckets
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     count,
@@ -66,7 +67,7 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     """
     first_s, step_s = facts.value(FIRST_STEP_S) or 0.0, facts.value(STEP_S)
     # A running fit will be longer than it is now.
-    if not step_s or facts.state == "running":
+    if not step_s or facts.run.state == "running":
         return None
     document = facts.documents.compilation
     compiled_s = 0.0 if document is None else compiled_once_s(document, facts)
@@ -78,13 +79,13 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     if document is not None and compiled_s >= lost_s / 2:
         saves_s = (COMPILED_GAIN - 1) * step_s
         what, change = "compiling", "compile_long_runs"
-        lost_s, most_s = compiled_s - saves_s * facts.steps, compiled_s
+        lost_s, most_s = compiled_s - saves_s * facts.run.steps, compiled_s
         matters = lost_s >= 1.0
         pays = plural(math.ceil(compiled_s / saves_s), "step")
         evidence = [
             f"{duration(compiled_s)} to compile, then {duration(step_s)} per step",
             f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after {pays}",
-            f"this fit had {facts.steps:,}",
+            f"this fit had {facts.run.steps:,}",
         ]
     elif waited_s >= lost_s / 2:
         what, change, lost_s = "the first batch", "first_batch_sooner", waited_s
@@ -136,11 +137,14 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     given_up = [graph for graph in late if graph.gave_up]
     reason, where = _guard(worst)
     changed = _SIZE.search(reason)
-    change, values = "same_guards", {}
-    if changed is not None:
-        change, values = "dynamic_shapes", {"name": changed["name"], "dim": changed["dim"]}
-    elif "grad_mode" in reason or "GLOBAL_STATE" in reason:
-        change = "one_grad_mode"
+    values = {} if changed is None else {"name": changed["name"], "dim": changed["dim"]}
+    change = first_that_holds(
+        {
+            "dynamic_shapes": changed,
+            "one_grad_mode": "grad_mode" in reason or "GLOBAL_STATE" in reason,
+            "same_guards": True,
+        }
+    )
     return Cause(
         id="recompiles",
         title=f"recompilation takes {share(account.share_of_fit(lost_s))} of the fit",
@@ -333,7 +337,7 @@ def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     settings = facts.settings
     off = next((name for name in _SWITCHES if settings.get(name) == "1"), "")
     compiled = settings.get("compiled")
-    if compiled is True and settings.get("ran_compiled") is False and facts.steps:
+    if compiled is True and settings.get("ran_compiled") is False and facts.run.steps:
         title = "the model was given to torch.compile, and nothing was compiled"
         change = "call_compiled"
         evidence = "torch built no graph in this process"

@@ -10,6 +10,7 @@ from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Moved, RunChange
 from trainperf.core.artifacts.memory import Holder
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     count,
@@ -91,8 +92,8 @@ def _slower(
 
 def _unexplained(facts: Facts) -> Iterator[RunChange]:
     """Levels of which nothing is seen that the machine did."""
-    for level in facts.long_term.levels:
-        last = (facts.steps if level.until_step is None else level.until_step) - 1
+    for level in facts.summary.long_term.levels:
+        last = (facts.run.steps if level.until_step is None else level.until_step) - 1
         slower = level.ends_s / level.begins_s - 1
         if not facts.machine_slowed(level.from_step, last, slower):
             yield level
@@ -127,19 +128,19 @@ def _level(level: RunChange, facts: Facts) -> Cause:
 
 def _drift(facts: Facts) -> Iterator[Cause]:
     """Bit by bit: something gathers, or is read or written as a whole."""
-    drift = facts.long_term.drift
+    drift = facts.summary.long_term.drift
     if drift is None:
         return
-    line, holder, change = (
-        facts.owner_of_phase(drift.phase),
-        _gathers(facts),
-        _changed(drift, facts),
-    )
+    line, holder = facts.owner_of_phase(drift.phase), _gathers(facts)
     logger = facts.settings.get("loggers") if drift.phase == "loop" else None
-    if holder is not None:
-        change = "clear_what_gathers"
-    elif change not in ("slower_machine", "larger_batches", "leave_room"):
-        change = _GATHERING.get(drift.phase, change)
+    changed = _changed(drift, facts)
+    change = first_that_holds(
+        {
+            "clear_what_gathers": holder,
+            changed: changed in ("slower_machine", "larger_batches", "leave_room"),
+            _GATHERING.get(drift.phase, changed): True,
+        }
+    )
     names = (holder and holder.name, logger, line and line.name, words(drift.phase))
     grows = f"{words(drift.phase)}{_on(drift)} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
@@ -189,13 +190,15 @@ _GATHERING = {
 def _changed(change: RunChange, facts: Facts) -> str:
     """By what moved along, else by whether all phases did, else by the phase."""
     moved = {each.fact for each in change.moved}
-    if moved & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
-        return "larger_batches"
-    if _filled(change, facts):
-        return "leave_room"
-    if moved & {"pace_ns", "waited_ns"} or change.alike:
-        return "slower_machine"
-    return _BY_PHASE.get(change.phase, "something_changed")
+    larger = moved & {"tokens_padded", "h2d_bytes", "samples"}
+    return first_that_holds(
+        {
+            "larger_batches": larger and change.phase != "data_wait",
+            "leave_room": _filled(change, facts),
+            "slower_machine": change.alike or moved & {"pace_ns", "waited_ns"},
+            _BY_PHASE.get(change.phase, "something_changed"): True,
+        }
+    )
 
 
 def _filled(change: RunChange, facts: Facts) -> Moved | None:
@@ -248,5 +251,5 @@ def _gathers(facts: Facts) -> Holder | None:
     """A named container with something of nearly every step, where the fit's end looked for one."""
     memory = facts.documents.memory
     held = () if memory is None else memory.held
-    least = LIMITS.mostly * facts.steps
+    least = LIMITS.mostly * facts.run.steps
     return next((each for each in held if each.name and each.count >= least), None)

@@ -15,6 +15,7 @@ from trainperf.core.artifacts.lines import (
     IMPORTS,
     PREPARING,
 )
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     duration,
@@ -45,7 +46,7 @@ def _pause(
     From `least` of the fit on they can be rarer, so that they take `LIMITS.worth` of it.  What
     further can be changed costs nothing, and is said as soon as they matter at all.
     """
-    number, line = facts.gaps.get(kind, 0), facts.owner(kind)
+    number, line = facts.summary.gaps.get(kind, 0), facts.summary.owner(kind)
     claim = of_pause(account, kind, number)
     spent_s = claim.pauses_s[kind]
     lost = account.share_of_fit(spent_s)
@@ -61,8 +62,8 @@ def _pause(
     if not changes or not number or lost < LIMITS.worth:
         return None
     pace = ""
-    if number > 1 and facts.steps:
-        apart = plural(max(1, round(facts.steps / number)), "step")
+    if number > 1 and facts.run.steps:
+        apart = plural(max(1, round(facts.run.steps / number)), "step")
         pace = f": {duration(spent_s / number)} each, one in {apart}"
     return Cause(
         id=kind,
@@ -116,31 +117,29 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     then.
     To confirm: the same training for ten times the steps, on a quiet machine.
     """
+    steps, few = facts.run.steps, facts.run.steps < LIMITS.steps
     if (
-        facts.steady_steps
-        or not facts.steps
-        or facts.state == "running"
+        facts.run.steady_steps
+        or not steps
+        or facts.run.state == "running"
+        or (few and facts.run.state != "finished")
         or facts.value(STEP_MEAN_S)
         # The log has one mean of all steps.
         or not_covered(facts.reading(STEP_MEAN_S))
     ):
         return None
-    change, title = "find_what_changes", "the step time never settled"
-    if facts.steps < LIMITS.steps:
-        if facts.state != "finished":
-            return None
-        are = "is" if facts.steps == 1 else "are"
-        change = "train_longer"
-        title = f"{plural(facts.steps, 'step')} {are} too few for a steady state"
-    elif not_covered(facts.reading(STEP_S)):
-        change = "log_more"
-        title = "the means in the log are too few, or too far apart, for a steady state"
+    titles = {
+        "train_longer": f"{plural(steps, 'step')} {'is' if steps == 1 else 'are'} too few for a "
+        "steady state",
+        "log_more": "the means in the log are too few, or too far apart, for a steady state",
+        "find_what_changes": "the step time never settled",
+    }
+    logged = not_covered(facts.reading(STEP_S))
+    change = first_that_holds({"train_longer": few, "log_more": logged, "find_what_changes": True})
     return Cause(
         id="no_steady_state",
-        title=title,
-        evidence=(
-            f"{plural(facts.steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",
-        ),
+        title=titles[change],
+        evidence=(f"{plural(steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",),
         changes=(Use(change=change),),
         severity="low",
     )
@@ -164,7 +163,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     """
     prepared_s = _prepared_s(account, facts)
     spent_s, most = sum(prepared_s.values()), max(prepared_s, key=prepared_s.__getitem__)
-    line, why = facts.owner(most), facts.settings.get("datasets_cache")
+    line, why = facts.summary.owner(most), facts.settings.get("datasets_cache")
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
     lost = spent_s / (account.whole_s(claim) or math.inf)
     if spent_s < ATTENTION_S or lost < LIMITS.critical:
@@ -173,8 +172,8 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     mostly = (
         "" if most == BEFORE_FIT else f"{duration(prepared_s[most])} of it {words(most)}",
         f"not cached: {why}" if most in MAPS and why else "",
-        f"on {facts.prepared_ranks} of {plural(facts.world_size, 'rank')}"
-        if facts.prepared_ranks > 1
+        f"on {facts.run.prepared_ranks} of {plural(facts.run.world_size, 'rank')}"
+        if facts.run.prepared_ranks > 1
         else "",
     )
     return Cause(
@@ -204,7 +203,7 @@ def _prepared_s(account: StepAccount, facts: Facts) -> dict[str, float]:
     """Slot to seconds, without maps that are in a cache by now and could have taken no less."""
     spent_s = {slot: account.before_s.get(slot, 0.0) for slot in PREPARING}
     most = max(spent_s, key=spent_s.__getitem__)
-    shorter = facts.prepared_ranks > 1 or (most == DATASET_MAP and (facts.cpus or 1) > 1)
+    shorter = facts.run.prepared_ranks > 1 or (most == DATASET_MAP and (facts.cpus or 1) > 1)
     if facts.settings.get("datasets_cache") or (most in MAPS and shorter):
         return spent_s
     return {slot: s for slot, s in spent_s.items() if slot not in MAPS}
@@ -227,7 +226,7 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterat
     if most == DATASET_MAP and cpus > 1:
         saves = fraction * (1 - 1 / cpus)
         yield Use(change="map_in_processes", values={"number": cpus}, realises=saves)
-    if facts.prepared_ranks > 1:
+    if facts.run.prepared_ranks > 1:
         yield Use(change="prepare_once")
 
 
@@ -243,12 +242,12 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: something outside comes back at the same distance, e.g. another job's checkpoint.
     To confirm: the same run on another machine: what is the training's own comes at the same steps.
     """
-    slow, workers = facts.slow_steps, facts.number("num_workers")
+    slow, workers = facts.summary.slow_steps, facts.number("num_workers")
     # Workers bring their batches in turn, and start anew with an epoch: that wait is the loader's.
     if slow is None or not account.fit_s or (workers and slow.phase == "data_wait"):
         return None
     # Where only the latest steps were looked at, the earlier ones are taken to be like them.
-    lost_s = slow.lost_s * max(1.0, facts.steady_steps / slow.of_steps)
+    lost_s = slow.lost_s * max(1.0, facts.run.steady_steps / slow.of_steps)
     ending = "th" if slow.every % 100 in (11, 12, 13) else _ENDINGS.get(slow.every % 10, "th")
     which, line = f"every {slow.every:,}{ending} step", slow.line
     steady_s = slow.lost_s * slow.phase_fraction / slow.of_steps
@@ -306,7 +305,7 @@ def overflow(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: the reading `overflow_rate` over a longer run, and `loss_scale` next to it.
     """
     lost, scale = facts.value(OVERFLOW_RATE), facts.value(LOSS_SCALE)
-    steps = facts.readings[OVERFLOW_RATE].n if lost else 0
+    steps = facts.summary.readings[OVERFLOW_RATE].n if lost else 0
     # A scale that starts at 2¹⁶ may be halved ten times before it fits.
     if not lost or lost < LIMITS.worth / 2 or lost * steps <= 10:
         return None

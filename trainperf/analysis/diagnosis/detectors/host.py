@@ -11,7 +11,6 @@ from trainperf.analysis.diagnosis.account import (
     of_python,
     of_regions,
     of_slots,
-    summed,
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
@@ -20,6 +19,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import COLLECT
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
+from trainperf.core.groups import summed
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.readings import FIRST_STEP_S, GC_S, STEP_S
 from trainperf.core.steps.records import Scalar
@@ -57,7 +57,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only no_callback_NAME SCRIPT`.
     """
     claim, threads = of_slots(account, "callbacks"), _writers(account)
-    named, owner = list(facts.actions_s.items())[:2], facts.owner("callbacks")
+    named, owner = list(facts.summary.actions_s.items())[:2], facts.summary.owner("callbacks")
     return Cause(
         id="callbacks",
         title=f"callbacks take {share(account.share(claim.removes_s))} of the step",
@@ -126,7 +126,8 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
     have otherwise.
     To confirm: `trainperf try --only no_logging SCRIPT`; samples of the line in `report --full`.
     """
-    claim, threads, owner = of_slots(account, "loop"), _writers(account), facts.owner("loop")
+    claim, threads = of_slots(account, "loop"), _writers(account)
+    owner = facts.summary.owner("loop")
     notable = account.share(claim.removes_s) >= LIMITS.notable and account.host_decides
     if not notable or not _logs(facts.settings):
         return None
@@ -215,7 +216,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             ),
             severity="low" if log else "medium",
         )
-    lines = {place: line for place in places if (line := facts.owner(place)) is not None}
+    lines = {place: line for place in places if (line := facts.summary.owner(place)) is not None}
     # Where a framework has loggers, its callbacks and its own code feed them.
     threads = () if facts.loop.names_callbacks else _writers(account)
     return Cause(
@@ -253,10 +254,10 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: determinism is meant: it is a price, not a fault.
     To confirm: `trainperf prove` with the switch off.
     """
-    switches = {
+    settings, beside = facts.settings, account.device is not None
+    whys = {
         "detect_anomaly": "every operator keeps its Python stack, every gradient is read",
-        "python_tracer": f"{facts.settings.get('python_tracer')} is told of every call or line of "
-        "Python",
+        "python_tracer": f"{settings.get('python_tracer')} is told of every call or line of Python",
         "launch_blocking": "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel it launches",
         "autograd_profiler": "every operator of every step is recorded",
         "deterministic": "kernels that sum in a fixed order instead of the fastest ones, and new "
@@ -264,13 +265,13 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         "cudnn_deterministic": "convolutions that sum in a fixed order instead of the fastest ones",
         "cudnn_benchmark": "the fastest convolution is looked for anew for each size of a batch",
     }
-    if account.device is None:
-        del switches["launch_blocking"]
-    if account.device is None or not facts.settings.get("convolution_format"):
-        del switches["cudnn_deterministic"], switches["cudnn_benchmark"]
-    elif not facts.settings.get("shapes_vary"):
-        del switches["cudnn_benchmark"]
-    on = [name for name in switches if facts.settings.get(name)]
+    convolves = beside and settings.get("convolution_format")
+    matters = {
+        "launch_blocking": beside,
+        "cudnn_deterministic": convolves,
+        "cudnn_benchmark": convolves and settings.get("shapes_vary"),
+    }
+    on = [name for name in whys if settings.get(name) and matters.get(name, True)]
     if not on or not account.judged:
         return None
     claim = _of_anomalies(account) if "detect_anomaly" in on else None
@@ -278,7 +279,7 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="debug_modes",
         title=f"{names} {'is' if len(on) == 1 else 'are'} on in training",
-        evidence=tuple(switches[name] for name in on),
+        evidence=tuple(whys[name] for name in on),
         changes=tuple(Use(change=f"no_{name}") for name in on),
         claim=claim,
         confidence="medium",
@@ -318,13 +319,13 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the pauses are of the warm-up, and the fit is short.
     To confirm: the reading `gc_s` of a longer run; `gc.freeze()` after set-up.
     """
-    paused_s, unusual = facts.worst(GC_S) or 0.0, facts.excluded.get("gc", 0)
+    paused_s, unusual = facts.worst(GC_S) or 0.0, facts.summary.excluded.get("gc", 0)
     first_s, step_s = facts.value(FIRST_STEP_S), facts.value(STEP_S)
     once_s = max(0.0, (first_s or 0.0) - step_s) if step_s else 0.0
     beyond_s = paused_s if unusual else paused_s - once_s
-    asked_s = {call.where: call.fraction * account.steps_s for call in facts.collects}
+    asked_s = {call.where: call.fraction * account.steps_s for call in facts.summary.collects}
     mostly = sum(asked_s.values()) >= LIMITS.mostly * paused_s
-    by_hand, per_step_s = [*asked_s] if mostly else [], paused_s / max(1, facts.steps)
+    by_hand, per_step_s = [*asked_s] if mostly else [], paused_s / max(1, facts.run.steps)
     if account.share_of_fit(beyond_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
@@ -357,7 +358,7 @@ def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
     """
     calls = [
         (call.fraction * account.spent(lines.slot), lines.slot, call)
-        for lines in facts.lines
+        for lines in facts.summary.lines
         if account.spent(lines.slot)
         for call in lines.stalls
     ]

@@ -8,7 +8,6 @@ from trainperf.analysis.diagnosis.account import (
     StepAccount,
     of_python,
     of_regions,
-    summed,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
@@ -23,6 +22,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.groups import summed
 from trainperf.core.readings import SAMPLES_PER_S
 
 
@@ -160,7 +160,7 @@ def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterat
 
 
 def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:
-    samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size
+    samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.run.world_size
     return Use(
         change="larger_micro_batches",
         values={"number": count(facts.micro_batches), "rows": max(1, round(samples))},

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from trainperf.analysis.diagnosis.account import (
     Region,
-    summed,
     total_s,
 )
 from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.groups import grouped, summed
 
 
 LOOP = 8
@@ -40,11 +40,9 @@ def place_of(regions: Iterable[Region]) -> tuple[str, str]:
 
 def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:
     """The lines that weigh most, each with its time and its operators."""
-    groups: dict[str, list[Region]] = {}
-    for region in regions:
-        groups.setdefault(region.use.line or region.use.module or "an unknown place", []).append(
-            region
-        )
+    groups = grouped(
+        (region.use.line or region.use.module or "an unknown place", region) for region in regions
+    )
     ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
     places = []
     for place, mine in ranked[:most]:

@@ -67,7 +67,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: other jobs of the same host take the CPUs, which no count of this run shows.
     To confirm: `trainperf prove` with fewer threads or workers per rank.
     """
-    host, inside = facts.host, sampled_workers(facts)
+    host, inside = facts.summary.host, sampled_workers(facts)
     if host is None or not account.step_s:
         return None
     each, inside_waited = (1, 0.0) if inside is None else (inside.threads, inside.lacked)
@@ -179,13 +179,13 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     if anatomy is None and inside is not None and inside.hands_over:
         part = "transport"
     here = loader is None or alone
-    owner = facts.owner("data_wait" if here else WORKER_MAKING)
+    owner = facts.summary.owner("data_wait" if here else WORKER_MAKING)
     waited, step = duration(account.spent("data_wait")), duration(account.step_s)
     return Cause(
         id="data_wait",
         title=f"{share(lost)} of the step is spent waiting for data"
         f"{f', mainly for {part}' if part else ''}"
-        f"{'' if facts.ranks == 1 else ' on the rank that waits longest'}",
+        f"{'' if len(facts.run.ranks) == 1 else ' on the rank that waits longest'}",
         evidence=(
             *of_evidence(
                 f"{waited} of {step} per step in the loader's next()",
@@ -240,7 +240,7 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     if shards is None and (inside is None or not inside.iterable):
         return None
-    owner, number = facts.owner(WORKER_MAKING), loader.workers or 0
+    owner, number = facts.summary.owner(WORKER_MAKING), loader.workers or 0
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
     making, few = () if inside is None else inside.making, int(min(shards or number, number))
     shares = [f"worker {at}: {share(part)}" for at, part in enumerate(making)]
@@ -307,8 +307,8 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str, function: str
         function: In which most of the making was seen; empty where it was not.
     """
     loader, rest_s = account.loader, account.step_s - lost_to_loader_s(account)
-    if facts.ranks > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
-        yield Use(change="own_loaders", values={"ranks": facts.ranks})
+    if len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
+        yield Use(change="own_loaders", values={"ranks": len(facts.run.ranks)})
         return
     library = str(facts.settings.get("loader_library") or "")
     if library or loader is None:
@@ -393,7 +393,7 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
     """
     if not facts.number("num_workers") or facts.number("persistent_workers"):
         return None
-    slow, epochs = facts.slow_steps, facts.gaps.get("epoch_boundary", 0)
+    slow, epochs = facts.summary.slow_steps, facts.summary.gaps.get("epoch_boundary", 0)
     if epochs >= 2:
         loader = facts.documents.loader
         between_s = account.pauses_s.get("epoch_boundary", 0.0)
@@ -409,9 +409,10 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         claim = Claim(pauses_s={"epoch_boundary": spent_s})
     elif slow is not None and slow.phase == "data_wait":
         length = (facts.number("dataset_samples") or 0.0) / (facts.number("batch_size") or 1.0)
-        if abs(slow.every - length / facts.world_size / facts.micro_batches) >= 1:
+        if abs(slow.every - length / facts.run.world_size / facts.micro_batches) >= 1:
             return None
-        spent_s = slow.lost_s * slow.phase_fraction * max(1.0, facts.steady_steps / slow.of_steps)
+        further = max(1.0, facts.run.steady_steps / slow.of_steps)
+        spent_s = slow.lost_s * slow.phase_fraction * further
         more_s = duration(slow.slow_s - slow.typical_s)
         much = f"{more_s} more in one step of {slow.every}: the length of the loader's epoch"
         per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps

@@ -87,7 +87,8 @@ def _which(cause: CauseFacts) -> str:
 
 def _place(cause: CauseFacts, facts: Facts) -> str:
     """Which device or host, where there are several; e.g. ` 3 of node7`."""
-    hosts = {} if facts.machine is None else {host.host: host for host in facts.machine.hosts}
+    machine = facts.summary.machine
+    hosts = {host.host: host for host in (() if machine is None else machine.hosts)}
     devices = len(hosts[cause.host].devices) if cause.host in hosts else 0
     number = f" {cause.device}" if cause.device is not None and devices > 1 else ""
     return f"{number}{f' of {cause.host}' if len(hosts) > 1 else ''}"
@@ -98,11 +99,11 @@ def _lasting(facts: Facts, *causes: MachineCause) -> tuple[CauseFacts, ...]:
 
     Other processes count then where the training thread was seen to lack a CPU.
     """
-    if facts.machine is None or facts.steady_steps < LIMITS.steps:
+    if facts.summary.machine is None or facts.run.steady_steps < LIMITS.steps:
         return ()
     return tuple(
         each
-        for each in facts.machine.causes
+        for each in facts.summary.machine.causes
         if each.cause in causes
         and each.cause not in _SEEN_BY_SLOWER_STEPS
         and each.slower is None

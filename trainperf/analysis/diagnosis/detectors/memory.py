@@ -52,7 +52,7 @@ def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
         return Cause(
             id="out_of_memory",
             title="the fit ran out of memory",
-            evidence=(f"{facts.end_reason} ended it; what filled the memory was not measured",),
+            evidence=(f"{facts.run.end_reason} ended it; what filled the memory was not measured",),
             changes=(Use(change="shrink_activations"),),
             confidence="medium",
             severity="high",
@@ -102,7 +102,7 @@ def _request(ended: OutOfMemory, memory: MemoryLedger) -> str:
 
 def long_enough(facts: Facts) -> bool:
     """Whether a run can tell a leak from a warm-up."""
-    steps = facts.steady_steps
+    steps = facts.run.steady_steps
     return steps >= LEAST_STEPS and steps * (facts.value(STEP_MEAN_S) or 0.0) >= LEAST_S
 
 
@@ -111,7 +111,7 @@ def _growth(facts: Facts) -> Reading | None:
     slope = facts.reading(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None or not slope.value or not slope.low or not slope.high or slope.low <= 0:
         return None
-    return slope if slope.value * facts.steady_steps >= GROWN_BYTES else None
+    return slope if slope.value * facts.run.steady_steps >= GROWN_BYTES else None
 
 
 def _room_bytes(facts: Facts) -> float | None:
@@ -133,8 +133,8 @@ def _pace(slope: Reading, room: float) -> str:
 
 def _holder(facts: Facts) -> Holder | None:
     """The largest container with something of nearly every step, one that keeps graphs first."""
-    memory, least = facts.documents.memory, LIMITS.mostly * facts.steps
-    held = () if memory is None or facts.steps < LIMITS.steps else memory.held
+    memory, least = facts.documents.memory, LIMITS.mostly * facts.run.steps
+    held = () if memory is None or facts.run.steps < LIMITS.steps else memory.held
     gather = (each for each in held if each.count >= least)
     return max(gather, key=lambda each: (each.graphs >= least, each.size_bytes), default=None)
 
@@ -152,10 +152,10 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
     `trainperf.smoke.assert_no_graph_held` on what the step returns.
     """
     slope, room, holder = _growth(facts), _room_bytes(facts), _holder(facts)
-    graphs = holder is not None and holder.graphs >= LIMITS.mostly * facts.steps
+    graphs = holder is not None and holder.graphs >= LIMITS.mostly * facts.run.steps
     if not graphs and (slope is None or room is None or not long_enough(facts)):
         return None
-    held = 0.0 if holder is None else holder.size_bytes / facts.steps
+    held = 0.0 if holder is None else holder.size_bytes / facts.run.steps
     # What a graph keeps alive comes on top of what is held.
     per_step = held if slope is None else slope.value or 0.0
     if not graphs and held < LIMITS.mostly * per_step:
@@ -244,7 +244,7 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     used = facts.peak_bytes or 0.0
     reserved = facts.value(MEMORY_RESERVED_PEAK_BYTES) or 0.0
     holes = facts.value(FRAGMENTATION_BYTES) or 0.0
-    retries, steps = facts.worst(ALLOC_RETRIES) or 0.0, facts.steady_steps
+    retries, steps = facts.worst(ALLOC_RETRIES) or 0.0, facts.run.steady_steps
     # The first few may belong to the last steps of the warm-up; one in a thousand is too few.
     retried = steps >= LIMITS.steps and retries >= max(3, steps / 1000)
     torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
@@ -287,7 +287,7 @@ def driver_allocations(account: StepAccount, facts: Facts) -> Cause | None:  # n
     Wrong where: the longest batches come late, and ask once each.
     To confirm: the reading `device_allocs` of a longer run; `torch.cuda.memory_stats()`.
     """
-    asks, steps = facts.worst(DEVICE_ALLOCS) or 0.0, facts.steady_steps
+    asks, steps = facts.worst(DEVICE_ALLOCS) or 0.0, facts.run.steady_steps
     if steps < LIMITS.steps or asks < LIMITS.critical * steps:
         return None
     return Cause(

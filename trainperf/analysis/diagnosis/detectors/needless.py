@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions, summed
+from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     cause_in_operators,
@@ -14,6 +14,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share
+from trainperf.core.groups import summed
 
 
 @worth()

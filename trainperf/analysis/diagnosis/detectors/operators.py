@@ -14,7 +14,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
@@ -315,20 +315,20 @@ def gradients_on(account: StepAccount, facts: Facts) -> Cause | None:
     if not nodes:
         return None
     kept, calls = facts.number("answer_graph_bytes"), facts.number("answer_calls") or 1
-    evidence = [f"{count(nodes)} nodes per batch"]
+    spent_s = calls * nodes * (node_s or 0.0)
+    number = f"{count(nodes)} nodes per batch"
     if calls > 1:
-        evidence = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
-    if kept:
-        evidence[0] += f", which keep {size(kept)} until the answer is dropped"
-    if node_s and account.step_s:
-        spent_s = calls * nodes * node_s
-        evidence.append(
-            f"building them takes the host about {duration(spent_s)} of {duration(account.step_s)} "
-            f"({share(account.share(spent_s))}): {duration(node_s)} per node, timed after the loop"
-        )
+        number = f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"
     return Cause(
         id="gradients_on",
         title="a graph for gradients is built with every answer, and never used",
-        evidence=tuple(evidence),
+        evidence=of_evidence(
+            number + (f", which keep {size(kept)} until the answer is dropped" if kept else ""),
+            node_s
+            and account.step_s
+            and f"building them takes the host about {duration(spent_s)} of "
+            f"{duration(account.step_s)} ({share(account.share(spent_s))}): {duration(node_s)} per "
+            "node, timed after the loop",
+        ),
         changes=(Use(change="inference_mode"),),
     )

@@ -11,6 +11,7 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_oper
 from trainperf.analysis.diagnosis.detectors.operators import attention_rows
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, share
 from trainperf.core.readings import (
@@ -46,7 +47,8 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     if wasted is None or wasted < LIMITS.critical or not account.step_s:
         return None
     slots = ("forward", "backward", "h2d", "other", "between")
-    use, shorter = _less_padding(facts)
+    use = _less_padding(facts)
+    shorter = use.change not in ("pack_more", "pack_rows")
     eager = attention_rows(account.regions)
     attends_s = total_s(r for r in account.regions if r in eager or "attention" in r.use.name)
     squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
@@ -57,7 +59,7 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
         spent_s = account.spent("forward", "backward", "other", "between")
         squares_s = wasted * (2 - wasted) * spent_s
     useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
-    lengths = facts.sequence_lengths
+    lengths = facts.summary.sequence_lengths
     return Cause(
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
@@ -76,30 +78,31 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _less_padding(facts: Facts) -> tuple[Use, bool]:
-    """What to do first, and whether rows get shorter by it."""
-    lengths, wasted = facts.sequence_lengths, facts.value(PADDING_FRACTION) or 0.0
-    generated = "rollouts" in facts.own
-    if facts.number(PACKED) or generated:  # no loader can sort the answers of a policy
-        return Use(change="no_straggling_answer" if generated else "pack_more"), generated
-    if not lengths:
-        return Use(change="pack"), True
-    tokens, longest = _tokens(lengths), max(lengths)
+def _less_padding(facts: Facts) -> Use:
+    """What to do first."""
+    lengths, wasted = facts.summary.sequence_lengths, facts.value(PADDING_FRACTION) or 0.0
+    tokens, longest = _tokens(lengths), max(lengths, default=0)
     capacity = max(facts.number("sequence_length") or 0, longest)
-    # Hardly any token is padding in batches as wide as their longest sequence: lengths are alike.
-    if 0 < (1 - ALIKE) * facts.longest_tokens <= tokens:
-        return Use(change="pad_to_longest"), True
-    if longest <= 0.75 * capacity:  # even the longest sequence leaves room
-        return Use(
-            change="pad_less", values={"longest": longest, "capacity": round(capacity)}
-        ), True
+    widest = facts.summary.longest_tokens
     # Each batch is padded to its own longest sequence already: their order is all there is.
-    widest = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= facts.longest_tokens
-    if _median(lengths) <= capacity / 2 and not widest:
-        return Use(change="pack_rows", values={"capacity": round(capacity)}), False
-    return Use(
-        change="similar_lengths", values={"version": facts.software.get("transformers", "")}
-    ), True
+    in_order = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= widest
+    change = first_that_holds(
+        {
+            # No loader can sort the answers of a policy.
+            "no_straggling_answer": "rollouts" in facts.summary.own,
+            "pack_more": facts.number(PACKED),
+            "pack": not lengths,
+            # Hardly any token is padding in batches as wide as their longest: lengths are alike.
+            "pad_to_longest": 0 < (1 - ALIKE) * widest <= tokens,
+            # Even the longest sequence leaves room.
+            "pad_less": longest <= 0.75 * capacity,
+            "pack_rows": lengths and _median(lengths) <= capacity / 2 and not in_order,
+            "similar_lengths": True,
+        }
+    )
+    version = facts.run.software.get("transformers", "")
+    values = {"longest": longest, "capacity": round(capacity), "version": version}
+    return Use(change=change, values=values)
 
 
 def _tokens(lengths: Mapping[int, int]) -> float:

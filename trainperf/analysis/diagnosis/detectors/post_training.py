@@ -10,7 +10,7 @@ from trainperf.core.post_training import REWARD, ROLLOUT, UPDATE, WEIGHT_TRANSFE
 
 def _cpus(facts: Facts, phase: str, seconds: float) -> float | None:
     """CPUs that the process kept busy in a phase; `None` where that was not measured."""
-    computed_s = facts.own.get(f"cpu:{phase}")
+    computed_s = facts.summary.own.get(f"cpu:{phase}")
     return None if computed_s is None or not seconds else computed_s / seconds
 
 
@@ -27,11 +27,14 @@ def longest_answer(account: StepAccount, facts: Facts) -> Cause | None:
     fit at once).
     To confirm: a run with a lower limit on the length.
     """
-    longest, usual = facts.own.get("longest", 0.0), facts.own.get("median", 0.0)
+    longest, usual = facts.summary.own.get("longest", 0.0), facts.summary.own.get("median", 0.0)
     rollout_s = account.spent(ROLLOUT)
     waits = 1.0 - usual / longest if longest else 0.0
-    rollouts = facts.own.get("rollouts", 1.0) or 1.0
-    sizes = [count(number / rollouts) for number in (facts.own.get("answers", 0.0), longest, usual)]
+    rollouts = facts.summary.own.get("rollouts", 1.0) or 1.0
+    sizes = [
+        count(number / rollouts)
+        for number in (facts.summary.own.get("answers", 0.0), longest, usual)
+    ]
     kind = facts.settings.get("usual_answer", "median")
     most = "up to " if kind == "mean" else ""
     return Cause(
@@ -62,7 +65,7 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     busy = [(slot, account.spent(slot), _cpus(facts, slot, account.spent(slot))) for slot in slots]
     cpus = _cpus(facts, dearest, account.spent(dearest))
     computes = cpus is not None and cpus >= LIMITS.mostly
-    owner, name = facts.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
+    owner, name = facts.summary.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
     change = "rewards_in_processes" if computes else "rewards_at_once"
     divides = (facts.cpus - 1) / facts.cpus if computes and facts.cpus else None
     return Cause(
@@ -105,8 +108,8 @@ def useless_answers(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     Wrong where: the reward is still zero for all answers, as at the beginning of a training.
     To confirm: the reward over the steps with and without these prompts.
     """
-    judged = facts.own.get("judged", 0.0)
-    useless = facts.own.get("useless", 0.0) / judged / 1e6 if judged else 0.0
+    judged = facts.summary.own.get("judged", 0.0)
+    useless = facts.summary.own.get("useless", 0.0) / judged / 1e6 if judged else 0.0
     if useless < LIMITS.notable:
         return None
     return Cause(
@@ -126,12 +129,14 @@ def named_phase(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: it is the work that the training is there for.
     To confirm: phases inside of it.
     """
-    own = [name for name in account.loop_s if f"phase:{name}" in facts.own and name != UPDATE]
+    own = [
+        name for name in account.loop_s if f"phase:{name}" in facts.summary.own and name != UPDATE
+    ]
     name = max(own, key=account.spent, default="")
     spent_s, cpus = account.spent(name), _cpus(facts, name, account.spent(name))
     if account.share(spent_s) < LIMITS.mostly:
         return None
-    owner, tokens = facts.owner(name), facts.own.get("tokens")
+    owner, tokens = facts.summary.owner(name), facts.summary.own.get("tokens")
     change = "faster_rollout" if name == ROLLOUT else "look_into_phase"
     at = "" if owner is None else f"{owner.subject} at {owner.where}; "
     return Cause(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import ceil, inf
 from statistics import median
 
-from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, summed
+from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.code import of_plain_code
 from trainperf.analysis.diagnosis.detectors.lines import sampled
@@ -19,8 +19,10 @@ from trainperf.analysis.summary.late_ranks import (
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
 from trainperf.core.artifacts.lines import SENDS_BUFFERS
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
+from trainperf.core.groups import grouped, summed
 from trainperf.core.readings import phase_reading
 
 
@@ -40,7 +42,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
     """
     if facts.stragglers:
         return _in_capture(account, facts)
-    points = facts.points
+    points = facts.summary.synchronisation
     named = sorted((p for p in points if p.late), key=lambda point: -point.named_s)
     lost_s = saved_s(points, "even_s", in_step=account.device is None)
     # A few steps with a long wait are no habit of the ranks.
@@ -50,7 +52,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     line = _line(named[0], facts) if named else None
     more = _works_more(named[0], facts) if named else ""
-    predicted, without = facts.what_if, list[str]()
+    predicted, without = facts.summary.what_if, list[str]()
     if predicted is not None and predicted.ranks:
         instead = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
         without.append(f"as fast as the median rank, a step would take {instead}")
@@ -70,7 +72,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
             # Of what a named rank does too much the others get their part.
             else Use(
                 change="even_work",
-                realises=1 - len(named[0].late) / facts.ranks if more else None,
+                realises=1 - len(named[0].late) / len(facts.run.ranks) if more else None,
             ),
         ),
         claim=Claim(
@@ -88,7 +90,7 @@ def _works_more(point: SyncPoint, facts: Facts) -> str:
     """
     late = {each.rank for each in point.late}
     reading = facts.reading(phase_reading("forward"))
-    spent = dict(zip(facts.rank_numbers, () if reading is None else reading.per_rank, strict=False))
+    spent = dict(zip(facts.run.ranks, () if reading is None else reading.per_rank, strict=False))
     own_s = [s for rank, s in spent.items() if rank in late and s is not None]
     others_s = [s for rank, s in spent.items() if rank not in late and s is not None]
     if {each.cause for each in point.late} - set(WORK) or not own_s or not others_s:
@@ -120,9 +122,7 @@ def _late_and_waiting(account: StepAccount) -> dict[str, float]:
 @worth(LIMITS.worth)
 def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     """Other ranks wait in collectives for the same rank, by what each spends there."""
-    waits: dict[int, list[float]] = {}
-    for wait in facts.stragglers:
-        waits.setdefault(wait.rank, []).append(wait.wait_s)
+    waits = grouped((wait.rank, wait.wait_s) for wait in facts.stragglers)
     steps = len({wait.step for wait in facts.stragglers})
     rank, late = max(waits.items(), key=lambda item: (sum(item[1]), -item[0]))
     lost_s = sum(late) / steps
@@ -145,19 +145,22 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
-    causes, ranks = {each.cause for each in point.late}, who(point)
+    causes = {each.cause for each in point.late}
+    cause = causes.copy().pop() if len(causes) == 1 else None
     does = "does" if point.host or len(point.late) == 1 else "do"
-    if causes == {"data_wait"} and (line is None or not facts.loop.data_wait_is_bound):
-        return Use(change="faster_loader_of_rank", values={"who": ranks})
-    if line is not None:
-        return Use(change="look_at_rank", values={"who": ranks, "does": f"does in {line.subject}"})
-    if not any(causes):
-        return Use(change="compare_hosts", values={"who": ranks})
-    cause = causes.pop() if len(causes) == 1 else None
-    return Use(
-        change="look_at_rank",
-        values={"who": ranks, "does": f"{does} {within(cause)}" if cause else does},
+    own_loader = causes == {"data_wait"} and not (line and facts.loop.data_wait_is_bound)
+    change = first_that_holds(
+        {
+            "faster_loader_of_rank": own_loader,
+            "look_at_rank": line is not None or any(causes),
+            "compare_hosts": True,
+        }
     )
+    if line is not None:
+        does = f"does in {line.subject}"
+    elif cause:
+        does = f"{does} {within(cause)}"
+    return Use(change=change, values={"who": who(point), "does": does})
 
 
 def redundant(facts: Facts) -> float:
@@ -303,7 +306,7 @@ def _settings(facts: Facts) -> Iterator[str]:
 
 def _gloo_bytes_per_s(facts: Facts) -> float:
     """By the interface that it was told to take to other hosts; 0 where it sends none."""
-    hosts = (facts.number("local_world_size") or inf) < facts.world_size
+    hosts = (facts.number("local_world_size") or inf) < facts.run.world_size
     sends = hosts and facts.settings.get("backend") == "gloo"
     return (facts.number("gloo_bytes_per_s") or 0.0) if sends else 0.0
 
@@ -327,7 +330,7 @@ def _other_way(facts: Facts) -> Iterator[Use]:
 def _stays_gathered(facts: Facts) -> bool:
     """Whether FSDP gathers parameters twice that would fit once they are there."""
     left = FULL * (facts.number("device_memory_bytes") or 0.0) - (facts.peak_bytes or inf)
-    whole = facts.world_size * (facts.number("gradient_bytes") or inf)
+    whole = facts.run.world_size * (facts.number("gradient_bytes") or inf)
     return facts.settings.get("fsdp_reshard") is True and whole <= left
 
 
@@ -379,7 +382,7 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
     # Statistics of normalisations are far less.
     large = sent >= max(1 << 20, LIMITS.notable * gradients)
     long = account.share(claim.removes_s) >= LIMITS.notable
-    sends = facts.settings.get("ddp_broadcast_buffers") is True and facts.world_size > 1
+    sends = facts.settings.get("ddp_broadcast_buffers") is True and facts.run.world_size > 1
     if not sends or not (large or long):
         return None
     return Cause(
@@ -407,20 +410,19 @@ def data_parallel(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     if facts.settings.get("wrapper") != "DataParallel":
         return None
     devices = round(facts.number("data_parallel_devices") or 0)
-    if devices < 2:
-        return Cause(
-            id="data_parallel",
-            title="DataParallel wraps the model and has no second device",
-            evidence=("there is no second device: the wrapper only passes the batch on",),
-            changes=(Use(change="no_wrapper"),),
-            confidence="medium",
-            severity="low",
-        )
+    title = f"DataParallel drives {plural(devices, 'device')} from one process"
+    evidence = "the model is copied to each of them in every forward, by one process"
+    alone = devices < 2
+    if alone:
+        title = "DataParallel wraps the model and has no second device"
+        evidence = "there is no second device: the wrapper only passes the batch on"
     return Cause(
         id="data_parallel",
-        title=f"DataParallel drives {plural(devices, 'device')} from one process",
-        evidence=("the model is copied to each of them in every forward, by one process",),
-        changes=(Use(change="distributed", values={"devices": devices}),),
+        title=title,
+        evidence=(evidence,),
+        changes=(
+            Use(change="no_wrapper" if alone else "distributed", values={"devices": devices}),
+        ),
         confidence="medium",
-        severity="high",
+        severity="low" if alone else "high",
     )
