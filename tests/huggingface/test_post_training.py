@@ -21,7 +21,7 @@ from trainperf.huggingface import TrainPerfCallback
 from trainperf.huggingface.post_training import METHODS
 
 
-pytestmark = [pytest.mark.real_clock, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PAD, END = "<pad>", "<eos>"
 EOS, WORDS, PROMPT = 1, 64, 3

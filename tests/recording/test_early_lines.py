@@ -146,9 +146,10 @@ def test_what_could_be_kept_is_counted_on_every_rank() -> None:
 
 
 def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_the_fit(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once; where every second sample was left out, the others stand for it."""
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
     early = EarlyLines()
     early.start("torch")
     sampler = early._sampler

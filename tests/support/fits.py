@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -214,7 +214,11 @@ def fit(
     """Train under `TrainPerf` and read the run back; it must tile the fit."""
     root = Path(tempfile.mkdtemp(dir=tmp_path))
     perf = TrainPerf(report=False, dirpath=str(root))
-    with patch.object(measurement, "Fit", partial(Fit, clock=clock)):
+    with patch.object(
+        measurement,
+        "Fit",
+        type("OnThatClock", (Fit,), {"__init__": partialmethod(Fit.__init__, clock=clock)}),
+    ):
         trainer(root, perf, *callbacks, **options).fit(model, loader)
     ran = read(root / "trainperf")
     assert_tiles(ran)

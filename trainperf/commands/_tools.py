@@ -25,6 +25,7 @@ from trainperf import __version__
 from trainperf.analysis.run.directory import Run
 from trainperf.commands._trainings import sigterm_as_interrupt
 from trainperf.core.errors import TrainPerfError
+from trainperf.core.readings import STEP_S
 
 
 INSTRUCTIONS = """\
@@ -101,7 +102,7 @@ class Tools:
         ordered = summary["findings"]
         return {
             "run": summary["run"]["path"],
-            "step_s": summary["readings"].get("step_s"),
+            "step_s": summary["readings"].get(STEP_S),
             "findings": ordered[:limit],
             "left_out": len(ordered[limit:]),
             "ordinary": summary["ordinary"],

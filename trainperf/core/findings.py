@@ -133,8 +133,6 @@ class Limits:
     """Severe from here on (TraceML's critical band)."""
     mostly: float = 0.50
     """Of the steps, of the time or of a phase: from here on it is so in most of it."""
-    enough: float = 0.75
-    """Of what the best change of a cause saves: an easier change that saves so much comes first."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
     trifle: float = 0.01
@@ -151,6 +149,9 @@ COLD = 3.0
 REFILL_BYTES = 20_000_000
 REFILL_S = REFILL_BYTES / 1e10
 """What a step loses at most by cold caches: reading 20 MB of code and objects at 10 GB/s."""
+
+ENOUGH = 0.75
+"""Of what the best change of a cause saves: an easier change that saves so much comes first."""
 
 DAYS: dict[Effort, float] = {"minutes": 1 / 8, "hours": 6 / 8, "days": 3.0}
 """Days of work that an effort counts as, with the run that proves it: round figures."""

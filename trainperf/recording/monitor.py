@@ -267,8 +267,8 @@ class Monitor:
             at_step=self.recorder.index,
             own=dict(self._sums) if len(self._sums) > 1 else {},
             dropped={name: number for name, number in dropped.items() if number},
-            notes={**base.notes, **self._asked("notes", texts)},
-            config={**base.config, **self._asked("config", scalars)},
+            notes={**base.notes, **self._of_probes("notes", texts)},
+            config={**base.config, **self._of_probes("config", scalars)},
             reasons={**base.reasons, **self._reasons()},
             readings=dict(self._own.fit(self._info_now())),
             faults=dict(self.guard.faults),
@@ -395,14 +395,14 @@ class Monitor:
 
     def _reasons(self) -> dict[str, str]:
         """Why facts are missing, as far as the probes know by now."""
-        reasons = self._asked("reasons", texts)
+        reasons = self._of_probes("reasons", texts)
         for probe in self._parts.probes:
             fault = self.guard.faults.get(probe.name)
             if fault is not None:
                 reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))
         return reasons
 
-    def _asked(self, hook: str, plain: Callable[[Any], dict[str, T]]) -> dict[str, T]:
+    def _of_probes(self, hook: str, plain: Callable[[Any], dict[str, T]]) -> dict[str, T]:
         """What the probes say under one of their hooks, made plain."""
         answers: dict[str, T] = {}
         for probe in self._parts.probes:

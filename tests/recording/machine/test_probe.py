@@ -69,8 +69,11 @@ def test_the_devices_of_a_host_are_those_its_ranks_see(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         torch.cuda,
         "get_device_properties",
-        lambda place: SimpleNamespace(uuid=f"1b2c-{place.index}"),
+        lambda place: SimpleNamespace(
+            uuid=f"1b2c-{place.index}", major=8, minor=0, L2_cache_size=0
+        ),
     )
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     second = torch.device("cuda", 1)
     assert devices_of(CPU) == []

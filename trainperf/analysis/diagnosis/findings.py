@@ -15,7 +15,7 @@ from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import (
     DAYS,
-    LIMITS,
+    ENOUGH,
     ChangeGain,
     Finding,
     Level,
@@ -131,7 +131,7 @@ def _first(finding: Finding) -> Finding:
 
     They are alternatives: one that leaves much of what another saves is not done with.
     """
-    enough = LIMITS.enough * max(map(_saving, finding.changes))
+    enough = ENOUGH * max(map(_saving, finding.changes))
     changes = tuple(sorted(finding.changes, key=lambda change: _place(change, enough)))
     first = changes[0]
     measured = first.measured

@@ -48,8 +48,8 @@ class DeviceMemoryProbe(SampledProbe):
         """What is held now, and what was counted so far."""
         stats = self._accelerator.memory_stats()
         # None at all: nothing was allocated yet.
-        told = {fact: key for fact, key in self._keys.items() if key in stats or not stats}
-        return {fact: stats.get(key, 0) for fact, key in told.items()}
+        counted = {fact: key for fact, key in self._keys.items() if key in stats or not stats}
+        return {fact: stats.get(key, 0) for fact, key in counted.items()}
 
 
 class DeviceUseProbe(SampledProbe):

@@ -87,6 +87,8 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
 def weight_transfer(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 its seconds
     """Handing the weights to the engine that generates is a notable part of the step.
 
+    Removed is all of it; with half as many transfers half of that is left.
+
     Wrong where: the engine is asleep until then: waking it up is in it.
     To confirm: a run with fewer transfers (in TRL `steps_per_generation`).
     """
