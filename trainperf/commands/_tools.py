@@ -102,7 +102,7 @@ class Tools:
         ordered = summary["findings"]
         return {
             "run": summary["run"]["path"],
-            "step_s": summary["readings"].get(STEP_S),
+            STEP_S: summary["readings"].get(STEP_S),
             "findings": ordered[:limit],
             "left_out": len(ordered[limit:]),
             "ordinary": summary["ordinary"],
