@@ -58,6 +58,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
     """
     claim, threads = of_slots(account, "callbacks"), _writers(account)
     named, owner = list(facts.summary.actions_s.items())[:2], facts.summary.owner("callbacks")
+    name = named[0][0] if named else owner.subject if owner else "callbacks"
     return Cause(
         id="callbacks",
         title=f"callbacks take {share(account.share(claim.removes_s))} of the step",
@@ -66,9 +67,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
             *_meanwhile(account, threads),
             *of_evidence(not named and "no hook was timed by name"),
         ),
-        changes=(
-            Use(change="rarer_callback", values={"hook": named[0][0] if named else "callbacks"}),
-        ),
+        changes=(Use(change="rarer_callback", values={"hook": name}),),
         claim=replace(claim, threads=threads),
         where="" if owner is None else owner.where,
     )

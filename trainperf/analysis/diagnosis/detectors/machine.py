@@ -201,6 +201,9 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     divided evenly.  Cores of the loader's workers, of other threads and of other processes are not
     free.
 
+    With fewer than four cores the loader and the system have use for them, and two of a virtual
+    machine may be one: a second thread made a step 1.04 times as fast there.
+
     Wrong where: another job of this host is about to need them.
     To confirm: `trainperf prove` with as many threads, or the same without a number of them.
     """
@@ -211,7 +214,7 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     busy = account.others_cpus + (loading_s + sum(account.threads_s.values())) / account.step_s
     threads, own = account.model_threads, account.cpus * cores / host - busy
     free = int(round(own, 1))
-    if free < 2 * threads:
+    if free < max(4, 2 * threads):
         return None
     claim = of_slots(account, *WORK)
     if account.regions:
