@@ -66,7 +66,7 @@ from trainperf.traces.thresholds import THRESHOLDS
 
 _NO_DEVICE = "no device in this trace"
 _NO_MEMORY = (
-    "recorded without memory: pass profile_memory=True to ScheduledProfiler or torch.profiler"
+    "recorded without profile_memory=True, an option of ScheduledProfiler and torch.profiler"
 )
 _MEMORY_OF_2021 = "its memory events, as those of 2021, do not say how much is allocated in all"
 _NONE_LAUNCHED = "no device event was launched inside a recorded step"

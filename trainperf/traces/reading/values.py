@@ -187,7 +187,7 @@ def ratios(values: Sequence[Any]) -> npt.NDArray[np.float16]:
     try:
         numbers = np.fromiter(values, np.float64, len(values))
     except (TypeError, ValueError, OverflowError):
-        numbers = np.array([value if isinstance(value, float) else NONE for value in values])
+        numbers = np.array([value if isinstance(value, int | float) else NONE for value in values])
     believed = (numbers >= 0) & (numbers <= np.finfo(np.float16).max)
     return np.where(believed, numbers, NONE).astype(np.float16)
 
