@@ -141,9 +141,7 @@ def test_the_picture_of_memory_has_its_peak_and_what_ran_there() -> None:
         report_of().ranks[0], reasons={"memory_peak_bytes": "recorded without it"}
     )
 
-    assert (
-        "1.00 GiB allocated at 100 ms, in aten::empty ← aten::linear, called from" in shown
-    )
+    assert "1.00 GiB allocated at 100 ms, in aten::empty ← aten::linear, called from" in shown
     assert "Beyond the picture" not in shown
     assert "memory peak: not measured: recorded without it" in trace_text(
         TraceReport(ranks=(nothing,))

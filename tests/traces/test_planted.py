@@ -448,7 +448,7 @@ def test_kernels_by_name() -> None:
     works = launched(
         ("gemm_s16816", MS, 2 * MS, 3 * MS, few),
         ("gemm_s16816", MS + US, 5 * MS, MS, many),
-        ("relu", MS + 2 * US, 6 * MS, 4 * MS),
+        ("relu", MS + 2 * US, 6 * MS, 4 * MS, {"occupancy_percent": 0}),
         ("Memcpy HtoD", MS + 3 * US, 10 * MS, MS, {"kind": Kind.MEMCPY}),
         ("relu", 25 * MS, 26 * MS, MS),
     )

@@ -21,6 +21,7 @@ from trainperf.core.formatting.units import (
     share,
     words,
 )
+from trainperf.core.formatting.wrap import shortened
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import (
     DATA_WAIT_FRACTION,
@@ -211,7 +212,7 @@ def explained(differences: Sequence[TraceDifference]) -> list[Part]:
     for kind, title in _EXPLAINED.items():
         rows = tuple(
             (
-                each.name,
+                shortened(each.name),
                 f"{'< ' if each.below == 'before' else ''}{duration(each.before_s)}",
                 f"{'< ' if each.below == 'after' else ''}{duration(each.after_s)}",
                 f"{'> ' if each.below else ''}{_signed(each.after_s - each.before_s)}",

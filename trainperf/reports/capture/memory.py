@@ -19,7 +19,7 @@ def memory_chart(curve: MemoryCurve) -> Chart:
     ]
     peak = np.array([0.0, curve.peak_bytes])
     lines.append(Line(label="peak", x=np.full(2, curve.peak_s), y=peak))
-    running = (("in", curve.operators), ("called from", curve.stack))
+    running = (("in", curve.operators), ("called from", curve.stack[:3]))
     said = [f"{word} {' ← '.join(names)}" for word, names in running if names]
     most = f"{size(curve.peak_bytes)} allocated at {duration(curve.peak_s)}"
     chart = LineChart(

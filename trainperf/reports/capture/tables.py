@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, rate, share, size
+from trainperf.core.formatting.wrap import shortened
 from trainperf.reports.capture.rows import LABELS
 from trainperf.traces.results import (
     Collective,
@@ -174,7 +175,7 @@ _OPERATORS: tuple[_Column[Operator], ...] = (
 )
 
 _TOP_KERNELS: tuple[_Column[Kernel], ...] = (
-    _Column("kernel", lambda each: each.name, is_words=True),
+    _Column("kernel", lambda each: shortened(each.name), is_words=True),
     _Column("calls", lambda each: count(each.calls)),
     _Column("time", lambda each: duration(each.total_s)),
     _Column("share", lambda each: fine_share(each.fraction)),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainperf.traces.event_table import NONE, Column, EventTable, Ratios
+from trainperf.traces.event_table import Column, EventTable, Ratios
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.device_columns import sounds_of_tensor_cores
 from trainperf.traces.metrics.spans import present
@@ -38,7 +38,7 @@ def top_kernels(table: EventTable, device: DeviceWork) -> tuple[Kernel, ...]:
 
 
 def _mean(values: Ratios, length_ns: Column) -> float | None:
-    """Over the time of the kernels that say it."""
-    given = values != NONE
+    """Over the time of the kernels that say it; the profiler writes 0 where it cannot tell."""
+    given = values > 0
     weight = np.maximum(length_ns[given], 1)
     return float((values[given] * weight).sum() / weight.sum()) if given.any() else None
