@@ -64,7 +64,7 @@ COMMAND = Command(
             metavar="PATH",
             type=location,
             help="compare with this trace, or directory of traces: times, operators and kernels "
-            "of a step, before and after, by the size of the change",
+            "of a step, before and after, by the size of the change (default: no comparison)",
         ),
         argument(
             "--lanes",

@@ -20,11 +20,11 @@ def memory_chart(curve: MemoryCurve) -> Chart:
     peak = np.array([0.0, curve.peak_bytes])
     lines.append(Line(label="peak", x=np.full(2, curve.peak_s), y=peak))
     running = (("in", curve.operators), ("called from", curve.stack[:3]))
-    said = [f"{word} {' ← '.join(names)}" for word, names in running if names]
+    around = [f"{word} {' ← '.join(names)}" for word, names in running if names]
     most = f"{size(curve.peak_bytes)} allocated at {duration(curve.peak_s)}"
     chart = LineChart(
         title=f"memory of {'the host' if curve.device is None else f'device {curve.device}'}",
-        what=f"The peak is {', '.join([most, *said])}.",
+        what=f"The peak is {', '.join([most, *around])}.",
         unit="B",
         lines=lines,
         across="seconds in the trace",
