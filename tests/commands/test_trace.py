@@ -8,6 +8,8 @@ from support.commands import Command
 from support.planted import planted_steps
 from support.traces import MS, TRACES, Launches, event, needs_traces, step_mark, write_trace
 
+from trainperf.traces.event_table import Kind
+
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
@@ -46,6 +48,40 @@ def test_json_is_the_data(command: Command, planted: Path) -> None:
     assert rank["lanes"] == []
     with_lanes = json.loads(command("trace", planted, "--format", "json", "--lanes").out)
     assert with_lanes["ranks"][0]["lanes"][0]["name"] == "steps"
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("text", ["A step takes 100 ms before and 20.0 ms after.", "gemm_bwd", "for a verdict"]),
+        ("markdown", ["kernels, per step"]),
+        ("html", ["<!doctype html>", "operators, per step", "gemm_bwd"]),
+        ("json", ['"kind": "kernel"', '"below": null']),
+    ],
+)
+def test_two_captures_are_compared(
+    command: Command, planted: Path, form: str, words: list[str]
+) -> None:
+    """Times, operators and kernels of a step, before and after."""
+    events = [step_mark(1, 0, 20 * MS), event("aten::mm", MS, 5 * MS)]
+    events += Launches()("gemm_bwd", 2 * MS, 3 * MS, MS)
+    after = write_trace(planted.parent / "after.json", events)
+
+    result = command("trace", after, "--before", planted, "--format", form)
+
+    assert result.code == 0
+    assert [word for word in words if word not in result.out] == []
+
+
+def test_a_capture_without_a_step_is_compared_with_none(command: Command, planted: Path) -> None:
+    """One line says so; a capture is the same as itself."""
+    empty = write_trace(planted.parent / "no.json", [event("[memory]", 0, 0, kind=Kind.MEMORY)])
+
+    refused = command("trace", empty, "--before", planted)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "no step to compare in one of the traces" in refused.err
+    assert "No difference of 1 %" in command("trace", planted, "--before", planted).out
 
 
 def test_names_of_a_trace_are_not_obeyed(command: Command, tmp_path: Path) -> None:

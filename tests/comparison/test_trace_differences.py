@@ -5,7 +5,7 @@ import pytest
 
 from trainperf.comparison.trace_differences import trace_differences
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
+from trainperf.traces.results import Kernel, Operator, RankTrace, TraceStep, TraceTotals
 from trainperf.traces.thresholds import THRESHOLDS
 
 
@@ -86,6 +86,26 @@ def test_a_difference_of_unknown_direction_is_not_listed() -> None:
     for sides in ((told, hidden), (hidden, told)):
         found = trace_differences([sides[0]], [sides[1]])
         assert {one.name for one in found} == {others[-1].name}
+
+
+def test_kernels_are_compared_where_both_sides_list_them() -> None:
+    """Of 3 and 1 ms a step; an older analysis without a list says nothing of them."""
+    before, after, old = (
+        msgspec.structs.replace(
+            whole := capture(attention_s=0.0, idle_s=0.0),
+            ranks=(msgspec.structs.replace(whole.ranks[0], top_kernels=kernels),),
+        )
+        for kernels in (
+            (Kernel(name="gemm", calls=2, total_s=0.006, fraction=1.0, tensor_cores=True),),
+            (Kernel(name="gemm", calls=2, total_s=0.002, fraction=1.0, tensor_cores=True),),
+            (),
+        )
+    )
+
+    (kernel,) = trace_differences([before], [after])
+    assert (kernel.kind, kernel.name) == ("kernel", "gemm")
+    assert (kernel.before_s, kernel.after_s) == pytest.approx((0.003, 0.001))
+    assert trace_differences([old], [after]) == ()
 
 
 def test_one_rank_is_compared_with_itself() -> None:

@@ -13,6 +13,7 @@ from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.wrap import WIDTH
 from trainperf.reports.capture.document import capture_document
+from trainperf.reports.capture.memory import memory_chart
 from trainperf.reports.capture.tables import ROWS
 from trainperf.reports.layout.document import Sentence
 from trainperf.reports.layout.finding_view import FindingView
@@ -22,6 +23,8 @@ from trainperf.reports.layout.text import as_text
 from trainperf.tensorboard.data import Store
 from trainperf.traces.results import (
     Collective,
+    Kernel,
+    MemoryCurve,
     RankTrace,
     SyncSite,
     TraceReport,
@@ -118,6 +121,44 @@ def test_copies_say_what_they_reach_of_the_link() -> None:
     assert "at 2.00 GB/s, 50 % hidden by computing" in rate_alone
 
 
+MEMORY = MemoryCurve(
+    device=0,
+    at_s=(0.0, 0.1, 0.2, 0.3),
+    allocated_bytes=(2**20, 2**30, 2**20, 2**20),
+    reserved_bytes=(),
+    peak_bytes=2**30,
+    peak_s=0.1,
+    operators=("aten::empty", "aten::linear"),
+    stack=("train.py(7): step",),
+)
+"""A short peak, a thousand times what is usual."""
+
+
+def test_the_picture_of_memory_has_its_peak_and_what_ran_there() -> None:
+    """However short it is; without one the report says how to record it."""
+    shown = html.unescape(memory_chart(MEMORY).picture)
+    nothing = msgspec.structs.replace(
+        report_of().ranks[0], reasons={"memory_peak_bytes": "recorded without it"}
+    )
+
+    assert "1.00 GiB allocated at 100 ms, in aten::empty ← aten::linear, called from" in shown
+    assert "Beyond the picture" not in shown
+    assert "memory peak: not measured: recorded without it" in trace_text(
+        TraceReport(ranks=(nothing,))
+    )
+
+
+def test_kernels_have_a_table() -> None:
+    """Calls, time, share, mean, blocks for each multiprocessor, occupancy, tensor cores."""
+    (table,) = (
+        part
+        for part in capture_document(a_full_report())
+        if isinstance(part, Table) and part.title.startswith("kernels")
+    )
+
+    assert table.rows == (("gemm", "4", "20.0 ms", "50.0 %", "5.00 ms", "0.296", "75 %", "yes"),)
+
+
 def a_full_report() -> TraceReport:
     """A trace of one rank with something in every table and nearly every row."""
     report = a_report()
@@ -135,6 +176,19 @@ def a_full_report() -> TraceReport:
         collectives=(Collective(kind="all_reduce", count=4, total_s=0.02, exposed_s=0.015),),
         sync_sites=(SyncSite(call="aten::item", count=2, total_s=0.001, stack=("a.py(1): f",)),),
         top_operators=tuple(many),
+        top_kernels=(
+            Kernel(
+                name="gemm",
+                calls=4,
+                total_s=0.02,
+                fraction=0.5,
+                tensor_cores=True,
+                blocks_per_sm=0.296296,
+                occupancy_fraction=0.75,
+            ),
+        ),
+        memory_peak_bytes=2**30,
+        memory=(MEMORY,),
     )
     return diagnosed(msgspec.structs.replace(report, ranks=(rank,)))
 

@@ -81,15 +81,18 @@ def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: boo
 
 
 def test_what_took_less_than_is_known_is_said_so() -> None:
-    """An operator that is not among the top ones of the trace before."""
-    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
+    """An operator that is not among the top ones of the trace before; kernels have a table."""
     operator = TraceDifference(
         kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
     )
-    found = comparison(noise)
-    (table,) = explained(msgspec.structs.replace(found, explained=(operator,)))
+    kernel = TraceDifference(kind="kernel", name="gemm", before_s=0.003, after_s=0.001)
+    operators, kernels = explained((kernel, operator))
 
-    assert table.rows == (("aten::mm", "< 1.00 ms", "3.00 ms", "> +2.00 ms", "operator"),)
+    assert operators.rows == (("aten::mm", "< 1.00 ms", "3.00 ms", "> +2.00 ms"),)
+    assert (kernels.title, kernels.rows) == (
+        "kernels, per step",
+        (("gemm", "3.00 ms", "1.00 ms", "−2.00 ms"),),
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ RUNS = (
 )
 TRACED = {
     "resnet50.pt.trace.json.gz": "resnet50_v100_workers0.pt.trace.json.gz",
+    "before.pt.trace.json.gz": "resnet50_v100_workers0.pt.trace.json.gz",
+    "after.pt.trace.json.gz": "list_root_2021.pt.trace.json.gz",
     "trace.json.gz": "resnet50_v100_workers0.pt.trace.json.gz",
     "rank0-step000007-3steps.trace.json.gz": "ddp_v100_world1.pt.trace.json.gz",
     "runs/gpt2/traces/rank0-step000007-3steps.trace.json.gz": "ddp_v100_world1.pt.trace.json.gz",

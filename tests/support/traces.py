@@ -49,7 +49,10 @@ _NUMBERS = {
     "python_id": "Python id",
     "python_parent": "Python parent id",
     "total_bytes": "Total Allocated",
+    "reserved_bytes": "Total Reserved",
 }
+
+_RATIOS = {"blocks_per_sm": "blocks per SM", "occupancy_percent": "est. achieved occupancy %"}
 
 _TEXTS = {
     "shapes": "Input Dims",
@@ -146,6 +149,8 @@ def table_of(events: list[dict[str, Any]], info: TraceInfo | None = None) -> Eve
     }
     for column in _NUMBERS:
         columns[column] = _column(rows, column)
+    for column in _RATIOS:
+        columns[column] = np.array([row.get(column, NONE) for row in rows], np.float16)
     for column in _TEXTS:
         codes = [texts(row[column]) if row.get(column) else NONE for row in rows]
         columns[column] = np.array(codes, np.int32)
@@ -177,7 +182,7 @@ def write_trace(path: Path, events: list[dict[str, Any]], **about: Any) -> Path:
 
 
 def _written(one: dict[str, Any]) -> dict[str, Any]:
-    named = {**_NUMBERS, **_TEXTS, "bytes": "bytes"}
+    named = {**_NUMBERS, **_RATIOS, **_TEXTS, "bytes": "bytes"}
     kind = Kind(one["kind"])
     pid, tid = one["thread"]
     return {
@@ -235,6 +240,7 @@ def _event(entry: dict[str, Any]) -> dict[str, Any]:
     args = {key: value for key, value in args.items() if value is not None}
     args = {"External id": args.get("external id", NONE), **args}
     row |= {column: int(args.get(key, NONE)) for column, key in _NUMBERS.items()}
+    row |= {column: float(args.get(key, NONE)) for column, key in _RATIOS.items()}
     row |= {column: str(args[key]) for column, key in _TEXTS.items() if args.get(key)}
     row["bytes"] = int(args.get("bytes", args.get("Bytes", NONE)))
     return row

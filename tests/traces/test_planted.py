@@ -381,19 +381,82 @@ def test_a_copy_into_ordinary_memory_is_a_wait() -> None:
     assert site.total_s == pytest.approx(0.007_005)
 
 
-def test_the_peak_of_memory_and_who_made_it() -> None:
-    """The innermost operator around the allocation; the host's own memory is another's."""
-    given = {"kind": Kind.MEMORY, "device": 0}
+def memory_event(at_ns: int, total: int, device: int | None = 0, **given: Any) -> dict[str, Any]:
+    """The allocator's total after it allocated or released; `None` is the host."""
+    on_device = {} if device is None else {"device": device}
+    return event("[memory]", at_ns, 0, kind=Kind.MEMORY, total_bytes=total, **on_device, **given)
+
+
+def test_memory_over_the_trace_and_who_made_its_peak() -> None:
+    """The operators around the allocation; the host's own memory is another's."""
     events = [
         step_mark(1, 0, 20 * MS),
+        event("train.py(7): step", 0, 9 * MS, kind=Kind.PYTHON),
         event("aten::linear", MS, 5 * MS),
         event("aten::mm", 2 * MS, MS),
-        event("[memory]", MS + 1, 0, bytes=10, total_bytes=10, **given),
-        event("[memory]", 2 * MS + 1, 0, bytes=90, total_bytes=100, **given),
-        event("[memory]", 7 * MS, 0, bytes=-90, total_bytes=10, **given),
-        event("[memory]", 8 * MS, 0, kind=Kind.MEMORY, bytes=900, total_bytes=900),
+        memory_event(MS + 1, 10, reserved_bytes=64),
+        memory_event(2 * MS + 1, 100, reserved_bytes=128),
+        memory_event(7 * MS, 10, reserved_bytes=128),
+        memory_event(8 * MS, 900, None),
+        memory_event(3 * MS, 300, 1),
     ]
 
     trace = analyse(table_of(events), "memory.json")
+    second, first = trace.memory
 
-    assert (trace.memory_peak_bytes, trace.memory_peak_operator) == (100, "aten::mm")
+    assert (trace.memory_peak_bytes, trace.memory_peak_operator) == (300, "aten::linear")
+    assert (second.device, second.allocated_bytes, second.reserved_bytes) == (1, (300,), ())
+    assert first.at_s == pytest.approx((0.001000001, 0.002000001, 0.007))
+    assert (first.allocated_bytes, first.reserved_bytes) == ((10, 100, 10), (64, 128, 128))
+    assert (first.peak_bytes, first.peak_s) == (100, pytest.approx(0.002000001))
+    assert first.operators == ("aten::mm", "aten::linear")
+    assert first.stack == ("train.py(7): step",)
+
+
+def test_a_long_curve_of_memory_keeps_its_peak() -> None:
+    """Of 20,000 events some 500 points; a host alone has a curve of its own."""
+    events = [memory_event(US * n, 7 + 900 * (n == 12_345), None) for n in range(20_000)]
+
+    (curve,) = analyse(table_of(events), "memory.json").memory
+
+    assert 400 < len(curve.at_s) <= 500
+    assert max(curve.allocated_bytes) == curve.peak_bytes == 907
+    assert (curve.device, curve.peak_s) == (None, 0.012345)
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        ([], "recorded without profile_memory=True"),
+        ([event("[memory]", 0, 0, kind=Kind.MEMORY, bytes=4)], "as those of 2021, do not say"),
+    ],
+)
+def test_where_there_is_no_curve_of_memory_it_says_why(
+    events: list[dict[str, Any]], why: str
+) -> None:
+    """And how to record one."""
+    trace = analyse(table_of([step_mark(1, 0, MS), *events]), "memory.json")
+
+    assert (trace.memory, trace.memory_peak_bytes) == ((), None)
+    assert why in trace.reasons["memory_peak_bytes"]
+
+
+def test_kernels_by_name() -> None:
+    """Those that steps launched, the longest first; their means are over time."""
+    few = {"blocks_per_sm": 0.5, "occupancy_percent": 20}
+    many = {"blocks_per_sm": 4.5, "occupancy_percent": 100}
+    works = launched(
+        ("gemm_s16816", MS, 2 * MS, 3 * MS, few),
+        ("gemm_s16816", MS + US, 5 * MS, MS, many),
+        ("relu", MS + 2 * US, 6 * MS, 4 * MS, {"occupancy_percent": 0}),
+        ("Memcpy HtoD", MS + 3 * US, 10 * MS, MS, {"kind": Kind.MEMCPY}),
+        ("relu", 25 * MS, 26 * MS, MS),
+    )
+
+    gemm, relu = analyse(table_of([step_mark(1, 0, 20 * MS), *works]), "x.json").top_kernels
+
+    assert (gemm.name, gemm.calls, gemm.total_s, gemm.fraction) == ("gemm_s16816", 2, 0.004, 0.5)
+    assert (gemm.blocks_per_sm, gemm.occupancy_fraction) == pytest.approx((1.5, 0.4))
+    assert gemm.tensor_cores
+    assert (relu.name, relu.calls, relu.total_s) == ("relu", 1, 0.004)
+    assert (relu.blocks_per_sm, relu.occupancy_fraction, relu.tensor_cores) == (None, None, False)

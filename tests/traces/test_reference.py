@@ -4,6 +4,9 @@ The values are those of two independent implementations, to the microsecond and 
 """
 
 import functools
+import gzip
+import json
+from collections import defaultdict
 
 import pytest
 from support.traces import TRACES, load, needs_traces
@@ -216,6 +219,32 @@ def test_a_loader_that_shares_nothing_with_the_reader_gives_the_same(name: str) 
     assert ours.collectives == other.collectives
     assert ours.sync_sites == other.sync_sites
     assert [one.name for one in ours.top_operators] == [one.name for one in other.top_operators]
+
+
+@pytest.mark.parametrize(
+    "name", ["infer_h100_vit", "ddp_v100_world1", "ddp_v100_rank1of2_no_overlap"]
+)
+def test_kernels_and_the_peak_of_memory_are_those_of_the_events(name: str) -> None:
+    """In these all kernels belong to steps; summed by name with the standard library alone."""
+    events = json.loads(gzip.decompress((TRACES / f"{name}{SUFFIX}").read_bytes()))["traceEvents"]
+    spent_us = defaultdict(list)
+    for event in events:
+        if event.get("cat") == "kernel":
+            spent_us[event["name"]].append(event["dur"])
+    memory = [event["args"] for event in events if event["name"] == "[memory]"]
+    totals = [args["Total Allocated"] for args in memory if args["Device Type"] == 1]
+    ours, whole_us = analysed(name), sum(map(sum, spent_us.values()))
+
+    longest = sorted((-sum(lengths), name) for name, lengths in spent_us.items())
+    assert [kernel.name for kernel in ours.top_kernels] == [name for _, name in longest][:20]
+    for kernel in ours.top_kernels:
+        assert kernel.calls == len(spent_us[kernel.name])
+        assert kernel.total_s == pytest.approx(sum(spent_us[kernel.name]) / 1e6)
+        assert kernel.fraction == pytest.approx(kernel.total_s * 1e6 / whole_us)
+    assert ours.memory_peak_bytes == max(totals, default=None)
+    assert [max(curve.allocated_bytes) for curve in ours.memory] == (
+        [max(totals)] if totals else []
+    )
 
 
 def _ms(seconds: float | None) -> float | None:

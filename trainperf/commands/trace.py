@@ -5,28 +5,50 @@ import sys
 
 from trainperf.commands._options import ENGINE, format_argument, location, steps_argument
 from trainperf.commands.cli import Command, argument
-from trainperf.reports import NAMES
+from trainperf.reports import PAGES
 
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.diagnosis.of_capture import diagnosed
+    from trainperf.comparison.trace_differences import compared_ranks, rank_differences
+    from trainperf.core.errors import TraceError
+    from trainperf.core.formatting.html.markup import portable
+    from trainperf.reports.capture.differences import differences_document
     from trainperf.reports.capture.document import capture_document
     from trainperf.reports.layout.forms import as_json, rendered
-    from trainperf.traces.job_report import reports
+    from trainperf.reports.layout.html import as_page
+    from trainperf.traces.job_report import report, reports
     from trainperf.traces.results import AnalysisOptions
 
     options = AnalysisOptions(lanes=given.lanes, steps=given.steps or (None, None))
-    jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
+    data: object
+    if given.before:
+        sides = [report(paths, options, given.engine) for paths in ([given.before], given.paths)]
+        pair = compared_ranks(sides[:1], sides[1:])
+        if pair is None:
+            raise TraceError("no step to compare in one of the traces")
+        data = differences = rank_differences(*pair)
+        documents = [differences_document(*pair, differences)]
+    else:
+        jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
+        data = jobs[0] if len(jobs) == 1 else jobs
+        documents = [*map(capture_document, jobs)]
     if given.format == "json":
-        return as_json(jobs[0] if len(jobs) == 1 else jobs)
-    documents = map(capture_document, jobs)
+        return as_json(data)
+    if given.format == "html":
+        return portable(as_page("trainperf trace", [part for each in documents for part in each]))
     return "\n".join(rendered(each, None, given.format, sys.stdout) for each in documents)
 
 
 COMMAND = Command(
     name="trace",
     about="Show what the device did in profiled steps and what it waited for; one rank or all.",
-    examples=("trace.json.gz", "runs/a/traces", "traces --format json --engine local:4"),
+    examples=(
+        "trace.json.gz",
+        "runs/a/traces",
+        "after.json.gz --before before.json.gz",
+        "traces --format json --engine local:4",
+    ),
     arguments=(
         argument(
             "paths",
@@ -36,7 +58,14 @@ COMMAND = Command(
             help="trace file (.json, .json.gz), or a directory with one per rank, by path or URL;"
             " each job is reported on its own",
         ),
-        format_argument(NAMES),
+        format_argument(PAGES),
+        argument(
+            "--before",
+            metavar="PATH",
+            type=location,
+            help="compare with this trace, or directory of traces: times, operators and kernels "
+            "of a step, before and after, by the size of the change (default: no comparison)",
+        ),
         argument(
             "--lanes",
             action="store_true",

@@ -78,14 +78,14 @@ class TraceDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One thing on which a step of one run spends more time than a step of the other."""
 
     kind: str
-    """`time` of the device or the host, or an `operator`'s self time."""
+    """`time` of the device or the host, an `operator`'s self time, or a `kernel`'s."""
     name: str
     before_s: float
     """Per step; 0 where its trace does not have it."""
     after_s: float
     below: Where | None = None
-    """The side where it is not among the top operators: its time there is that of the last of
-    them, an upper bound."""
+    """The side where it is not among the top operators, or kernels: its time there is that of the
+    last of them, an upper bound."""
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Differences between the traces of two runs: device time and operators, the largest first.
+"""Differences between the traces of two runs: times, operators and kernels, the largest first.
 
 The lowest rank that has a trace on both sides stands for its run.  Times are per step.
 """
@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from trainperf.analysis.roofline.speed_of_light import operators_s
 from trainperf.comparison.results import TraceDifference, Where
 from trainperf.core.findings import LIMITS
-from trainperf.traces.capture_files import CaptureReport
-from trainperf.traces.results import RankTrace
+from trainperf.traces.results import RankTrace, TraceReport
 from trainperf.traces.thresholds import THRESHOLDS
 
 
@@ -27,7 +26,7 @@ _TIMES = {
 
 
 def trace_differences(
-    before: Sequence[CaptureReport], after: Sequence[CaptureReport]
+    before: Sequence[TraceReport], after: Sequence[TraceReport]
 ) -> tuple[TraceDifference, ...]:
     """What differs, the largest first; empty unless both sides have a trace with steps.
 
@@ -35,20 +34,32 @@ def trace_differences(
         before: Captures of a run.
         after: Those of the other.
     """
+    pair = compared_ranks(before, after)
+    return () if pair is None else rank_differences(*pair)
+
+
+def compared_ranks(
+    before: Sequence[TraceReport], after: Sequence[TraceReport]
+) -> tuple[RankTrace, RankTrace] | None:
+    """The traces that stand for both sides; `None` where one has none with steps."""
     ranks_before, ranks_after = _latest(before), _latest(after)
     if not ranks_before or not ranks_after:
-        return ()
+        return None
     # Of runs that share no traced rank the lowest of each.
     shared = ranks_before.keys() & ranks_after.keys()
-    old = ranks_before[min(shared or ranks_before)]
-    new = ranks_after[min(shared or ranks_after)]
+    return ranks_before[min(shared or ranks_before)], ranks_after[min(shared or ranks_after)]
+
+
+def rank_differences(old: RankTrace, new: RankTrace) -> tuple[TraceDifference, ...]:
+    """What differs between two traces by more than a trifle of the first's step."""
     before_s, after_s = _times(old), _times(new)
     every = [
         TraceDifference(kind="time", name=name, before_s=before_s[name], after_s=after_s[name])
         for name in before_s
         if name in after_s
     ]
-    every += _of_operators(old, new)
+    every += _listed("operator", operators_s(old), operators_s(new))
+    every += _listed("kernel", _kernels_s(old), _kernels_s(new))
     least_s = LIMITS.trifle * old.totals.step_s
     large = [difference for difference in every if _size_s(difference) >= least_s]
     return tuple(sorted(large, key=_size_s, reverse=True))
@@ -58,7 +69,7 @@ def _size_s(difference: TraceDifference) -> float:
     return abs(difference.after_s - difference.before_s)
 
 
-def _latest(captures: Sequence[CaptureReport]) -> dict[int, RankTrace]:
+def _latest(captures: Sequence[TraceReport]) -> dict[int, RankTrace]:
     """The ranks of the last capture that has steps, by rank."""
     for capture in reversed(captures):
         ranks = {rank.rank or 0: rank for rank in capture.ranks if rank.steps}
@@ -67,15 +78,17 @@ def _latest(captures: Sequence[CaptureReport]) -> dict[int, RankTrace]:
     return {}
 
 
-def _of_operators(old: RankTrace, new: RankTrace) -> list[TraceDifference]:
-    """Of the top operators; what only one trace lists took less than the other's last one.
+def _listed(
+    kind: str, before: Mapping[str, float], after: Mapping[str, float]
+) -> list[TraceDifference]:
+    """Of two lists of the longest; what only one has took less than the other's last one.
 
     Where that bound is longer than what it takes in its own list, the difference is not known.
     """
-    before, after = operators_s(old), operators_s(new)
-    before_last_s, after_last_s = _last_s(old, before), _last_s(new, after)
+    before_last_s, after_last_s = _last_s(before), _last_s(after)
     differences = []
-    for name in dict.fromkeys([*before, *after]):
+    # An older analysis has no list of kernels: that says nothing of them.
+    for name in dict.fromkeys([*before, *after]) if before and after else ():
         before_s = before.get(name, before_last_s)
         after_s = after.get(name, after_last_s)
         below: Where | None = None
@@ -86,16 +99,19 @@ def _of_operators(old: RankTrace, new: RankTrace) -> list[TraceDifference]:
         if below is not None and (below == "before") != (before_s < after_s):
             continue
         differences.append(
-            TraceDifference(
-                kind="operator", name=name, before_s=before_s, after_s=after_s, below=below
-            )
+            TraceDifference(kind=kind, name=name, before_s=before_s, after_s=after_s, below=below)
         )
     return differences
 
 
-def _last_s(rank: RankTrace, times: Mapping[str, float]) -> float:
-    """What an operator that is not listed takes at most: 0 where all are listed."""
-    return min(times.values(), default=0.0) if len(rank.top_operators) >= THRESHOLDS.rows else 0.0
+def _last_s(times: Mapping[str, float]) -> float:
+    """What takes so long at most that it is not listed: 0 where all are listed."""
+    return min(times.values()) if len(times) >= THRESHOLDS.rows else 0.0
+
+
+def _kernels_s(rank: RankTrace) -> dict[str, float]:
+    """Seconds of each top kernel per step."""
+    return {kernel.name: kernel.total_s / len(rank.steps) for kernel in rank.top_kernels}
 
 
 def _times(rank: RankTrace) -> dict[str, float]:

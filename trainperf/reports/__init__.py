@@ -4,6 +4,6 @@ NAMES = ("text", "markdown", "json")
 """The forms of every report, by the names that `--format` takes."""
 
 PAGES = (*NAMES, "html")
-"""Those of a report that is also a page: of a run, and of a comparison."""
+"""Those of a report that is also a page: of a run, a comparison, a capture."""
 
 __all__ = ["NAMES", "PAGES"]

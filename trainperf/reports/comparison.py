@@ -11,6 +11,7 @@ from trainperf.comparison.results import (
     FirstSteps,
     ReadingChange,
     Speedup,
+    TraceDifference,
 )
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import (
@@ -20,6 +21,7 @@ from trainperf.core.formatting.units import (
     share,
     words,
 )
+from trainperf.core.formatting.wrap import shortened
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import (
     DATA_WAIT_FRACTION,
@@ -61,6 +63,12 @@ WIDE = 1.25
 _KINDS = {"faster": "good", "slower": "bad"}
 """Classes of the style by verdict; the others are neither."""
 
+_EXPLAINED = {
+    "time": "per step, in the traces",
+    "operator": "operators, per step",
+    "kernel": "kernels, per step",
+}
+
 _HEAD = ("", "before", "after", "after / before", "")
 
 
@@ -81,7 +89,7 @@ def comparison_document(
         *section("Where a step goes", drawn.get("phases", ())),
         *section("Loss at equal work", drawn.get("losses", ())),
         *_differences(comparison),
-        *explained(comparison),
+        *explained(comparison.explained),
         *(missing(one_sided) if charts else []),
     ]
 
@@ -198,21 +206,23 @@ def notes(comparison: Comparison) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def explained(comparison: Comparison) -> list[Part]:
+def explained(differences: Sequence[TraceDifference]) -> list[Part]:
     """By the traces of both, what a step spends other time on, the largest difference first."""
-    rows = tuple(
-        (
-            each.name,
-            f"{'< ' if each.below == 'before' else ''}{duration(each.before_s)}",
-            f"{'< ' if each.below == 'after' else ''}{duration(each.after_s)}",
-            f"{'> ' if each.below else ''}{_signed(each.after_s - each.before_s)}",
-            "" if each.kind == "time" else each.kind,
+    tables: list[Part] = []
+    for kind, title in _EXPLAINED.items():
+        rows = tuple(
+            (
+                shortened(each.name),
+                f"{'< ' if each.below == 'before' else ''}{duration(each.before_s)}",
+                f"{'< ' if each.below == 'after' else ''}{duration(each.after_s)}",
+                f"{'> ' if each.below else ''}{_signed(each.after_s - each.before_s)}",
+            )
+            for each in differences
+            if each.kind == kind
         )
-        for each in comparison.explained
-    )
-    head = ("", "before", "after", "difference", "")
-    title = "per step, in the traces"
-    return [Table(title=title, head=head, rows=rows, end_words=2)] if rows else []
+        head = ("", "before", "after", "difference")
+        tables += [Table(title=title, head=head, rows=rows)] if rows else []
+    return tables
 
 
 def _signed(seconds: float) -> str:

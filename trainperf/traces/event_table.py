@@ -19,6 +19,7 @@ import numpy.typing as npt
 Column = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Identities = npt.NDArray[np.int32]
+Ratios = npt.NDArray[np.float16]
 
 NONE = -1
 """Stands for a missing number or text in every column."""
@@ -129,6 +130,12 @@ class EventTable:
     """`Python parent id` of a `PYTHON` event."""
     total_bytes: Column
     """`Total Allocated` after a memory event; `NONE` elsewhere."""
+    reserved_bytes: Column
+    """`Total Reserved` after a memory event; `NONE` elsewhere."""
+    blocks_per_sm: Ratios
+    """`blocks per SM` of a kernel, to three digits; `NONE` where not given."""
+    occupancy_percent: Ratios
+    """`est. achieved occupancy %` of a kernel; `NONE` where not given."""
     stack: Codes | None = None
     """`Call stack` of an operator of 2021, innermost first, `;` between: index in `texts`.
 

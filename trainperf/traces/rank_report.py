@@ -39,7 +39,9 @@ from trainperf.traces.metrics.host import (
     sync_columns,
     sync_sites,
 )
-from trainperf.traces.metrics.operators import memory_peak, top_operators
+from trainperf.traces.metrics.kernels import top_kernels
+from trainperf.traces.metrics.memory import memory_curves
+from trainperf.traces.metrics.operators import top_operators
 from trainperf.traces.metrics.spans import (
     OPTIMIZER_STEP,
     WINDOW,
@@ -63,6 +65,10 @@ from trainperf.traces.thresholds import THRESHOLDS
 
 
 _NO_DEVICE = "no device in this trace"
+_NO_MEMORY = (
+    "recorded without profile_memory=True, an option of ScheduledProfiler and torch.profiler"
+)
+_MEMORY_OF_2021 = "its memory events, as those of 2021, do not say how much is allocated in all"
 _NONE_LAUNCHED = "no device event was launched inside a recorded step"
 _SHARES = (
     "gpu_busy_fraction", "compute_fraction", "idle_data_wait_fraction", "idle_host_bound_fraction",
@@ -105,8 +111,9 @@ def reasons_of(
         out |= dict.fromkeys(_SHARES, out["gpu_busy_s"])
     elif not device.in_steps.any():
         out |= dict.fromkeys(_SHARES, _NONE_LAUNCHED)
-    if not ((table.kind == Kind.MEMORY) | (table.total_bytes != NONE)).any():
-        out["memory_peak_bytes"] = "recorded without profile_memory"
+    if not (table.total_bytes != NONE).any():
+        old = (table.kind == Kind.MEMORY).any()
+        out["memory_peak_bytes"] = _MEMORY_OF_2021 if old else _NO_MEMORY
     return out
 
 
@@ -193,7 +200,7 @@ def summed_up(parts: Parts, file: str, *, lanes: bool = True) -> RankTrace:
     table, steps, device, forest = parts.table, parts.steps, parts.device, parts.forest
     columns = step_columns(parts)
     by_device, by_cpu = top_operators(table, steps, device, forest)
-    peak_bytes, peak_operator = memory_peak(table, forest)
+    memory = memory_curves(table, forest)
     return RankTrace(
         file=file,
         rank=table.info.rank,
@@ -204,11 +211,13 @@ def summed_up(parts: Parts, file: str, *, lanes: bool = True) -> RankTrace:
         totals=_totals(parts, columns),
         top_operators=by_device,
         top_cpu_operators=by_cpu,
+        top_kernels=top_kernels(table, device),
         collectives=kinds(parts.collectives, len(steps), device.computing),
         process_groups=process_groups(parts.collectives, device.computing),
         sync_sites=sync_sites(table, parts.host, forest) if len(device) else (),
-        memory_peak_bytes=peak_bytes,
-        memory_peak_operator=peak_operator,
+        memory_peak_bytes=memory[0].peak_bytes if memory else None,
+        memory_peak_operator=memory[0].operators[0] if memory and memory[0].operators else None,
+        memory=memory,
         lanes=lanes_of(table, steps, device, parts.host, parts.idle) if lanes else (),
         reasons=reasons_of(table, steps, device, columns),
         warnings=warnings_of(table, steps, device),

@@ -79,10 +79,11 @@ def _busiest(devices: Sequence[_Device], table: EventTable) -> str | None:
 _TIES = ("python_id", "external", "kind")
 """What says which of two events of the same time is the outer one, the last first."""
 
-_DTYPES: dict[str, type[np.int32 | np.int64 | np.uint8]] = {
+_DTYPES: dict[str, type[np.int32 | np.int64 | np.uint8 | np.float16]] = {
     "duration_ns": np.int64,
     "kind": np.uint8,
-    **dict.fromkeys(("bytes", "elements", "total_bytes"), np.int64),
+    **dict.fromkeys(("bytes", "elements", "total_bytes", "reserved_bytes"), np.int64),
+    **dict.fromkeys(("blocks_per_sm", "occupancy_percent"), np.float16),
     **dict.fromkeys(
         ("name", "thread", "correlation", "external", "stream", "device", "shapes", "collective",
          "group", "dtype", "sequence", "python_id", "python_parent"),

@@ -105,6 +105,22 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its device time comes from a few large kernels rather than many small ones."""
 
 
+class Kernel(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernels of one name over the recorded steps of a rank, communication among them."""
+
+    name: str
+    calls: int
+    total_s: float
+    fraction: float
+    """Of the time of all kernels in these steps."""
+    tensor_cores: bool
+    """Whether its name sounds of tensor cores: a heuristic."""
+    blocks_per_sm: float | None = None
+    """The mean over time, as is the next; below 1 some multiprocessors have nothing to do."""
+    occupancy_fraction: float | None = None
+    """As the profiler estimates it."""
+
+
 class Collective(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of collective over the recorded steps of a rank."""
 
@@ -151,6 +167,26 @@ class SyncSite(msgspec.Struct, frozen=True, kw_only=True):
     total_s: float
     stack: tuple[str, ...] = ()
     """Innermost Python frame first; empty where the trace has no stacks."""
+
+
+class MemoryCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of one device over the trace, by its allocator's own events."""
+
+    device: int | None = None
+    """Its number; `None` for the host."""
+    at_s: tuple[float, ...]
+    """In the trace, of each point: the begin of a stretch."""
+    allocated_bytes: tuple[int, ...]
+    """The most in each stretch."""
+    reserved_bytes: tuple[int, ...] = ()
+    """The same; empty where the trace does not say."""
+    peak_bytes: int
+    """The most that was allocated."""
+    peak_s: float
+    operators: tuple[str, ...] = ()
+    """Those that ran at the peak, the innermost first."""
+    stack: tuple[str, ...] = ()
+    """Python frames at the peak, the innermost first; empty where the trace has no stacks."""
 
 
 class TraceTotals(StepFigures, frozen=True, kw_only=True):
@@ -200,12 +236,16 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     top_operators: tuple[Operator, ...] = ()
     """By self device time; by self CPU time without a device."""
     top_cpu_operators: tuple[Operator, ...] = ()
+    top_kernels: tuple[Kernel, ...] = ()
+    """Longest first."""
     collectives: tuple[Collective, ...] = ()
     process_groups: tuple[ProcessGroup, ...] = ()
     """Longest first."""
     sync_sites: tuple[SyncSite, ...] = ()
     memory_peak_bytes: int | None = None
     memory_peak_operator: str | None = None
+    memory: tuple[MemoryCurve, ...] = ()
+    """Of each device, that with the highest peak first; of the host without a device's."""
     lanes: tuple[TraceLane, ...] = ()
     reasons: dict[str, str] = {}
     """Field to the sentence that says why it is `None`."""

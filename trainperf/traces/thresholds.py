@@ -22,6 +22,8 @@ class TraceThresholds:
     """Share of device events without a launch below which nothing is said."""
     rows: int = 20
     """Operators and places of a kind that are kept."""
+    points: int = 500
+    """Of a curve over the trace, about: a point for two pixels."""
     frames: int = 8
     """Python frames that are kept of a stack."""
     named: int = 8

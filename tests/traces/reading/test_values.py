@@ -87,6 +87,7 @@ def kinds(*categories: str | None) -> list[dict[str, Any]]:
 def memory(ts: int, device: int, size: int, total: int, **category: str) -> dict[str, Any]:
     """The allocator's event; device type 0 is the host."""
     args = {"Device Type": device, "Device Id": 3, "Bytes": size, "Total Allocated": total}
+    args |= {"Total Reserved": 2 * total} if device else {}
     return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, **category, "args": args}
 
 
@@ -177,7 +178,21 @@ COLUMNS: dict[str, tuple[list[dict[str, Any]], dict[str, list[Any]]]] = {
             "kind": [Kind.MEMORY] * 3,
             "bytes": [512, -512, 4],
             "total_bytes": [2**40, 0, 4],
+            "reserved_bytes": [2**41, 0, NONE],
             "device": [3, 3, NONE],
+        },
+    ),
+    # To three digits; what no kernel can have is not believed.
+    "how a kernel fills the device": (
+        [
+            kernel("k", 1, **{"blocks per SM": 0.296296, "est. achieved occupancy %": 75}),
+            kernel("k", 2, **{"blocks per SM": 300, "est. achieved occupancy %": None}),
+            kernel("k", 3, **{"blocks per SM": "many", "est. achieved occupancy %": -3}),
+            kernel("k", 4, **{"blocks per SM": 1e9}),
+        ],
+        {
+            "blocks_per_sm": [np.float16(0.296296), 300, NONE, NONE],
+            "occupancy_percent": [75, NONE, NONE, NONE],
         },
     ),
     # The outermost has none: `null` in the file.

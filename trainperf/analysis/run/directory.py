@@ -62,7 +62,8 @@ class Run:
             raise RunError(f"{path}: no such file or directory") from None
         except NotADirectoryError:
             raise RunError(
-                f"{path}: not a run directory; give the one that holds steps-rank0.jsonl"
+                f"{path}: not a run directory; give the one that holds steps-rank0.jsonl "
+                "(of traces: trainperf trace)"
             ) from None
         except OSError as error:
             raise RunError(f"{path}: {error.strerror or error}") from None

@@ -19,6 +19,12 @@ def words_of(text: str) -> list[str]:
     return re.split(r"(?<!\d) ", text) if text else []
 
 
+def shortened(name: str, most: int = 140) -> str:
+    """The begin of a long name: kernels of templates are functions of hundreds of characters."""
+    name = name.removeprefix("void ")
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def filled(parts: Iterable[str], width: int, joint: str = " ") -> list[str]:
     """Parts set one after the other, broken into lines between parts only; escaped.
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from trainperf.core.formatting.units import plural, step_range
+from trainperf.reports.capture.memory import memory_chart
 from trainperf.reports.capture.rows import missing_figures, rows
 from trainperf.reports.capture.tables import job_tables, rank_tables
 from trainperf.reports.layout.document import Heading, Part, Sentence, items, missing
@@ -17,7 +18,8 @@ def capture_document(report: TraceReport, most_ranks: int = 1) -> list[Part]:
     for rank in report.ranks[:most_ranks]:
         if len(report.ranks) > 1:
             parts.append(Heading(f"in detail: {about([rank])}", 3))
-        parts += [rows(rank), *missing(missing_figures(rank)), *rank_tables(rank)]
+        parts += [rows(rank), *missing(missing_figures(rank))]
+        parts += [*map(memory_chart, rank.memory), *rank_tables(rank)]
     more = len(report.ranks) - most_ranks
     if more > 0 and most_ranks > 1:
         parts += items([f"{plural(more, 'more rank')} with: trainperf trace --format json"], "soft")

@@ -53,11 +53,9 @@ def rows(rank: RankTrace) -> Table:
 
 def missing_figures(rank: RankTrace) -> list[tuple[str, str]]:
     """What was not measured or does not apply, and why."""
-    return [
-        (LABELS[field], rank.reasons.get(field, "not measured"))
-        for field in _MISSED
-        if getattr(rank.totals, field) is None
-    ]
+    missed = [field for field in _MISSED if getattr(rank.totals, field) is None]
+    missed += ["memory_peak_bytes"] if rank.memory_peak_bytes is None else []
+    return [(LABELS[field], rank.reasons.get(field, "not measured")) for field in missed]
 
 
 def _row(field: str, value: str, note: str = "") -> Row:
@@ -156,8 +154,13 @@ def _host(rank: RankTrace) -> Iterator[Row]:
         device = ", GPU idle" if rank.device_worked else ""
         yield _row("hole_s", _per_step(hole_s), f"no operator, no device call{device}")
     if rank.memory_peak_bytes is not None:
-        by = f"allocated by {rank.memory_peak_operator}" if rank.memory_peak_operator else ""
-        yield _row("memory_peak_bytes", size(rank.memory_peak_bytes), by)
+        yield _row("memory_peak_bytes", size(rank.memory_peak_bytes), _at_peak(rank))
+
+
+def _at_peak(rank: RankTrace) -> str:
+    """What ran there, the innermost first."""
+    running = rank.memory[0].operators if rank.memory else (rank.memory_peak_operator,)
+    return f"allocated by {' ← '.join(filter(None, running))}" if any(running) else ""
 
 
 def _mean(rank: RankTrace, field: str) -> float | None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
-from trainperf.core.formatting.units import count, duration, fine_share, plural, rate, size
+from trainperf.core.formatting.units import count, duration, fine_share, plural, rate, share, size
+from trainperf.core.formatting.wrap import shortened
 from trainperf.reports.capture.rows import LABELS
 from trainperf.traces.results import (
     Collective,
+    Kernel,
     Operator,
     ProcessGroup,
     RankTrace,
@@ -65,6 +67,7 @@ def rank_tables(rank: RankTrace) -> tuple[Table, ...]:
         _table("process groups", _GROUPS, groups if len(groups) > 1 else ()),
         _table("operators by self device time", _OPERATORS, by_device),
         _table("operators by self CPU time", _OPERATORS, by_cpu or rank.top_cpu_operators),
+        _table("kernels by device time", _TOP_KERNELS, rank.top_kernels),
         _table("where the host waits for the device", _SYNCS, rank.sync_sites),
     )
     of_steps = f", sum of {plural(len(rank.steps), 'step')}" if len(rank.steps) > 1 else ""
@@ -169,6 +172,17 @@ _OPERATORS: tuple[_Column[Operator], ...] = (
     _Column("self CPU", lambda each: duration(each.self_cpu_s)),
     _Column("kernels", lambda each: _KERNELS[each.few_large], is_words=True),
     _Column("shapes", _shapes, is_words=True),
+)
+
+_TOP_KERNELS: tuple[_Column[Kernel], ...] = (
+    _Column("kernel", lambda each: shortened(each.name), is_words=True),
+    _Column("calls", lambda each: count(each.calls)),
+    _Column("time", lambda each: duration(each.total_s)),
+    _Column("share", lambda each: fine_share(each.fraction)),
+    _Column("mean", lambda each: duration(each.total_s / each.calls)),
+    _Column("blocks/SM", lambda each: or_unknown(each.blocks_per_sm, lambda value: f"{value:.3g}")),
+    _Column("occupancy", lambda each: or_unknown(each.occupancy_fraction, share)),
+    _Column("tensor cores", lambda each: "yes" if each.tensor_cores else "", is_words=True),
 )
 
 _SYNCS: tuple[_Column[SyncSite], ...] = (

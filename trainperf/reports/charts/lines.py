@@ -59,6 +59,8 @@ class LineChart:
     """Whether the level counts for nothing: the axis need not begin at 0."""
     shaded: tuple[float, float] | None = None
     """A range of the horizontal axis."""
+    peaks: bool = False
+    """Whether the highest values are what is to be seen: none is cut off."""
 
 
 def line_chart(chart: LineChart, *, height: int = 120) -> Chart:
@@ -99,7 +101,7 @@ def _frame(chart: LineChart, height: int) -> Frame:
     else:
         usual = _FAR * float(np.quantile(values, _USUAL, method="lower"))
         # Where nearly all is small, it is that which is to be seen.
-        high = usual if high > _FAR * usual > 0 else high
+        high = usual if high > _FAR * usual > 0 and not chart.peaks else high
         high = top([high, min(_most(chart), usual)])
     first, last = float(works.min()), float(works.max())
     whole = not chart.across

@@ -233,7 +233,7 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
     """Where recorded steps waited, the longest first; only calls in which the host did wait."""
     rows = host.syncs
     calls = _calls(table, rows, forest)
-    stacks = _stacks(table, rows, forest)
+    stacks = python_stacks(table, rows, forest)
     waits = _waits(table, rows, forest).tolist()
     lengths: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
     counted: dict[tuple[str, tuple[str, ...]], set[int]] = defaultdict(set)
@@ -284,7 +284,7 @@ def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
     return names
 
 
-def _stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
+def python_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
     """Python frames around each row, innermost first; libraries' only where there are no others.
 
     Traces of 2021 give them with each operator: then those of the innermost that has some.

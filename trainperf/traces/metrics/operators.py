@@ -1,11 +1,11 @@
-"""Operators of a trace: where their own time goes, and which was there at the peak of memory."""
+"""Operators of a trace: where their own time goes."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Column, EventTable, Kind
+from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.spans import Nest, StepSpans, present
 from trainperf.traces.results import Operator
@@ -112,21 +112,3 @@ def _heaviest_shapes(
     texts = [table.texts[code] for code in shapes.tolist()]
     heaviest: tuple[int, str] = min(zip((-weight).tolist(), texts, strict=True))
     return heaviest[1]
-
-
-def memory_peak(table: EventTable, forest: Nest) -> tuple[int | None, str | None]:
-    """The largest total after an allocation, in bytes, and the innermost operator around it.
-
-    Of the device, if the trace has a device's allocations.  The whole trace counts, not only its
-    steps: what is allocated stays.
-    """
-    rows = table.rows(Kind.MEMORY)
-    rows = rows[table.total_bytes[rows] > 0]
-    on_device = rows[table.device[rows] != NONE]
-    rows = on_device if len(on_device) else rows
-    if not len(rows):
-        return None, None
-    peak = int(np.argmax(table.total_bytes[rows]))
-    place = forest.around(table, rows[[peak]])[0]
-    name = None if place == NONE else table.label(int(forest.rows[place]))
-    return int(table.total_bytes[rows[peak]]), name

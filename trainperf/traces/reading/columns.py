@@ -23,6 +23,7 @@ from trainperf.traces.reading.values import (
     kind_of,
     nanoseconds,
     quantities,
+    ratios,
 )
 
 
@@ -51,7 +52,16 @@ _COPIED: _Lookup = ("bytes", (lambda args: [arg.copied for arg in args],))
 _LOOKUPS: tuple[tuple[tuple[Kind, ...], tuple[_Lookup, ...]], ...] = (
     (_OPERATORS, (_EXTERNAL, ("sequence", (lambda args: [arg.sequence for arg in args],)))),
     ((Kind.RUNTIME,), (_CORRELATION, _EXTERNAL, _COPIED)),
-    (_DEVICE, (_CORRELATION, _EXTERNAL, _COPIED)),
+    (
+        _DEVICE,
+        (
+            _CORRELATION,
+            _EXTERNAL,
+            _COPIED,
+            ("blocks_per_sm", (lambda args: [arg.blocks for arg in args],)),
+            ("occupancy_percent", (lambda args: [arg.occupancy for arg in args],)),
+        ),
+    ),
     ((Kind.DEVICE_ANNOTATION,), (_EXTERNAL,)),
     (
         (Kind.PYTHON,),
@@ -65,6 +75,7 @@ _LOOKUPS: tuple[tuple[tuple[Kind, ...], tuple[_Lookup, ...]], ...] = (
         (
             ("bytes", (lambda args: [arg.allocated for arg in args],)),
             ("total_bytes", (lambda args: [arg.total for arg in args],)),
+            ("reserved_bytes", (lambda args: [arg.reserved for arg in args],)),
         ),
     ),
 )
@@ -74,7 +85,11 @@ _MEMBERS = [np.isin(np.arange(len(Kind)), kinds) for kinds, _ in _LOOKUPS]
 """Which kinds each of `_LOOKUPS` is about."""
 
 _WITHOUT_TEXTS = ((Kind.RUNTIME,), (Kind.PYTHON,), (Kind.MEMORY,))
-_QUANTITIES = frozenset({"bytes", "total_bytes"})
+_CONVERTED: dict[str, Callable[[Sequence[Any]], Values]] = {
+    **dict.fromkeys(("bytes", "total_bytes", "reserved_bytes"), quantities),
+    **dict.fromkeys(("blocks_per_sm", "occupancy_percent"), ratios),
+}
+"""By column; the others only tell things apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +212,7 @@ class Columns:
     def _put_fields(self, family: _Family, lookups: tuple[_Lookup, ...], chunk: Chunk) -> None:
         """Numbers that stand in the arguments."""
         for column, fields in lookups:
-            convert = quantities if column in _QUANTITIES else self._identities
+            convert = _CONVERTED.get(column, self._identities)
             _put(chunk, column, family.where, _first(family.args, fields, convert))
 
     def _put_place(self, family: _Family, kinds: tuple[Kind, ...], chunk: Chunk) -> None:

@@ -27,11 +27,14 @@ class Args(msgspec.Struct, gc=False):
     external: Number = msgspec.field(name="External id", default=NONE)
     external_2021: Number = msgspec.field(name="external id", default=NONE)
     correlation: Number = NONE
+    blocks: Number = msgspec.field(name="blocks per SM", default=NONE)
+    occupancy: Number = msgspec.field(name="est. achieved occupancy %", default=NONE)
     stream: Number = NONE
     device: Number = NONE
     copied: Number = msgspec.field(name="bytes", default=NONE)
     allocated: Number = msgspec.field(name="Bytes", default=NONE)
     total: Number = msgspec.field(name="Total Allocated", default=NONE)
+    reserved: Number = msgspec.field(name="Total Reserved", default=NONE)
     device_type: Number = msgspec.field(name="Device Type", default=NONE)
     device_id: Number = msgspec.field(name="Device Id", default=NONE)
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=NO_SHAPES)

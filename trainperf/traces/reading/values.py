@@ -182,6 +182,16 @@ def quantities(values: Sequence[Any]) -> Integers:
         return np.array([n if abs(n) < 2**63 else NONE for n in whole], dtype=np.int64)
 
 
+def ratios(values: Sequence[Any]) -> npt.NDArray[np.float16]:
+    """Small numbers to three digits; `NONE` for what is no number, negative, or too large."""
+    try:
+        numbers = np.fromiter(values, np.float64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.array([value if isinstance(value, int | float) else NONE for value in values])
+    believed = (numbers >= 0) & (numbers <= np.finfo(np.float16).max)
+    return np.where(believed, numbers, NONE).astype(np.float16)
+
+
 class Identities:
     """Numbers that only tell things apart, in 32 bits; equal ones stay equal, others different.
 
