@@ -1,7 +1,7 @@
 """The sentence on a training whose steps do not end: how long, and what each rank is at."""
 
 from trainperf.analysis.summary.rank_schema import Hang, RanksAt
-from trainperf.core.formatting.units import duration, ranks_named
+from trainperf.core.formatting.units import duration, plural, ranks_named
 
 
 _AT = {
@@ -14,11 +14,11 @@ _AT = {
     "stopped": "{be} stopped by a signal",
     "gone": "{be} gone: no such process",
     "ended": "{have} ended the training",
-    "silent": "{say} nothing",
+    "silent": "{have} written nothing yet",
 }
 _WAIT = ("collective", "backward")
 """For others: whoever works meanwhile may come to them, so that it is no hang yet."""
-_VERBS = ("wait", "stand", "say")
+_VERBS = ("wait", "stand")
 
 
 def hang_sentence(hang: Hang, *, several: bool) -> str:
@@ -50,7 +50,15 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         + "."
         for group, by in hang.sequences.items()
     )
-    return f"{began}: {places}.{numbers}"
+    pages = "".join(
+        f" {ranks_named([rank]).capitalize()} gets {number:,.0f} pages of its memory a second from "
+        "a disk, of swap or of mapped files."
+        for rank, number in hang.pages.items()
+    )
+    starved = ""
+    if hang.starved:
+        starved = f" The system has ended {plural(hang.starved, 'process')} for lack of memory."
+    return f"{began}: {places}.{numbers}{pages}{starved}"
 
 
 def _said_of(place: RanksAt, *, several: bool) -> str:
@@ -60,4 +68,6 @@ def _said_of(place: RanksAt, *, several: bool) -> str:
     verbs |= {"be": "are" if plural else "is", "have": "have" if plural else "has"}
     where = f" ({place.where})" if place.where else ""
     function = place.function or "code that is not the user's"
-    return f"{who} {_AT[place.at].format(**verbs, where=where, function=function)}"
+    at = _AT[place.at].format(**verbs, where=where, function=function)
+    how = "by" if place.at == "ended" else "while it handles"
+    return f"{who} {at}" + (f" {how} {place.error}" if place.error else "")
