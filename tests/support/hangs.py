@@ -34,7 +34,7 @@ NAMED = {
         + "backward"
     ),
     "killed": HANGING + "rank 1 is gone: no such process; " + REST + "new_group(?!.*memory)",
-    "starved": HANGING + r"rank 1 is gone: .* ended \d process(es)? for lack of memory",
+    "starved": HANGING + r"rank 1 is gone: .* for lack of memory: \d",
     "swaps": r"No step has ended for .*: rank 1 is in .*Rank 1 gets \d+ pages",
 }
 """What is planted, and what is told of it."""

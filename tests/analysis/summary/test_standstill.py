@@ -99,7 +99,7 @@ WAITS = "waits in all_reduce (train.py:40)"
         pytest.param(
             [rank(0, *DISTRIBUTED, peers={1: "gone"}, starved=1)],
             f"Hanging for 300 s in step 12: rank 1 is gone: no such process; rank 0 {WAITS}. "
-            "The system has ended 1 process for lack of memory.",
+            "Processes that the system has ended for lack of memory: 1.",
             id="one is gone for lack of memory",
         ),
         pytest.param(

@@ -1,7 +1,7 @@
 """The sentence on a training whose steps do not end: how long, and what each rank is at."""
 
 from trainperf.analysis.summary.rank_schema import Hang, RanksAt
-from trainperf.core.formatting.units import duration, plural, ranks_named
+from trainperf.core.formatting.units import duration, ranks_named
 
 
 _AT = {
@@ -57,7 +57,7 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
     )
     starved = ""
     if hang.starved:
-        starved = f" The system has ended {plural(hang.starved, 'process')} for lack of memory."
+        starved = f" Processes that the system has ended for lack of memory: {hang.starved:,}."
     return f"{began}: {places}.{numbers}{pages}{starved}"
 
 
