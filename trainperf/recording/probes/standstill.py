@@ -328,10 +328,8 @@ def _starved() -> int:
 
 def _handled(thread: int) -> str:
     """Type of the exception that a thread handles; empty without one."""
-    handled = sys._current_exceptions().get(thread)  # noqa: SLF001
-    if isinstance(handled, tuple):  # until Python 3.11
-        handled = handled[1]
-    return _named(handled)
+    handled: Any = sys._current_exceptions().get(thread)  # noqa: SLF001
+    return _named(handled[1] if isinstance(handled, tuple) else handled)  # until Python 3.11
 
 
 def _named(error: BaseException | None) -> str:
