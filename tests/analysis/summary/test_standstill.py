@@ -123,7 +123,8 @@ WAITS = "waits in all_reduce (train.py:40)"
         ),
         pytest.param(
             [rank(1, *DISTRIBUTED)],
-            f"Hanging for 300 s in step 12: rank 0 has written nothing yet; rank 1 {WAITS}.",
+            "No step has ended for 300 s, since step 12 began: rank 0 has written nothing yet; "
+            f"rank 1 {WAITS}.",
             id="one is on a machine that hangs",
         ),
         pytest.param(

@@ -34,7 +34,7 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         step = f"step {hang.step:,}"
         where = f"in {step}"
     first = hang.at[0].at
-    works = any(each.at == "works" for each in hang.at)
+    works = any(each.at in ("works", "silent") for each in hang.at)
     saves = first == "saving" and all(each.at in ("saving", *_WAIT) for each in hang.at)
     began = f"Hanging for {lasts} {where}"
     if saves:
