@@ -34,13 +34,13 @@ def start_two(script: Path, root: Path) -> None:
     assert codes == [0, 0], logs
 
 
-def launched(rank: int, port: int) -> dict[str, str]:
-    """What an elastic launcher tells one of two ranks."""
+def launched(rank: int, port: int, world: int = 2) -> dict[str, str]:
+    """What an elastic launcher tells one of the ranks of a host."""
     return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
         "GROUP_RANK": "0",
         "TORCHELASTIC_RUN_ID": "test",
         "RANK": str(rank),

@@ -6,7 +6,7 @@ from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import RankEnd, RankState
 from trainperf.analysis.summary.standstill import held_up
 from trainperf.core.artifacts.lines import Place
-from trainperf.core.artifacts.standstill import Standstill
+from trainperf.core.artifacts.standstill import ENDED, Standstill
 from trainperf.reports.run.standstill import hang_sentence
 
 
@@ -35,7 +35,7 @@ def rank(
     phase: str = "backward",
     peers: dict[int, str] | None = None,
     begun: int = 0,
-    over: bool = False,
+    **facts: object,
 ) -> Standstill:
     """What a rank has written 300 s after the end of step 11."""
     return Standstill(
@@ -50,7 +50,7 @@ def rank(
         own=0,
         peers=peers or {},
         sequences={"0": begun} if begun else {},
-        over=over,
+        **facts,  # type: ignore[arg-type]
     )
 
 
@@ -97,8 +97,34 @@ WAITS = "waits in all_reduce (train.py:40)"
             id="one is gone",
         ),
         pytest.param(
+            [rank(0, *DISTRIBUTED, peers={1: "gone"}, starved=1)],
+            f"Hanging for 300 s in step 12: rank 1 is gone: no such process; rank 0 {WAITS}. "
+            "Processes that the system has ended for lack of memory: 1.",
+            id="one is gone for lack of memory",
+        ),
+        pytest.param(
+            [rank(0, still=False, handles="MemoryError"), rank(1, *DISTRIBUTED)],
+            "No step has ended for 300 s, since step 12 began: rank 0 is in main (train.py:40) "
+            f"while it handles MemoryError; rank 1 {WAITS}.",
+            id="one handles an error",
+        ),
+        pytest.param(
+            [rank(0, still=False, phase=ENDED, handles="ValueError"), rank(1, *DISTRIBUTED)],
+            "Hanging for 300 s in step 12: rank 0 has ended the training by ValueError; "
+            f"rank 1 {WAITS}.",
+            id="one has raised, and a thread of it lives",
+        ),
+        pytest.param(
+            [rank(0, still=False, pages=2310.2), rank(1, *DISTRIBUTED, pages=1.0)],
+            "No step has ended for 300 s, since step 12 began: rank 0 is in main (train.py:40); "
+            f"rank 1 {WAITS}. Rank 0 gets 2,310 pages of its memory a second from a disk, of swap "
+            "or of mapped files.",
+            id="one swaps",
+        ),
+        pytest.param(
             [rank(1, *DISTRIBUTED)],
-            f"Hanging for 300 s in step 12: rank 0 says nothing; rank 1 {WAITS}.",
+            "No step has ended for 300 s, since step 12 began: rank 0 has written nothing yet; "
+            f"rank 1 {WAITS}.",
             id="one is on a machine that hangs",
         ),
         pytest.param(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainperf.core.artifacts.standstill import Standstill, read_standstills
+from trainperf.core.artifacts.standstill import ENDED, Standstill, read_standstills
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.probes import standstill as watch
 from trainperf.recording.probes.standstill import StandstillProbe
@@ -29,7 +29,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def probe(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unstarted:
     """The watch of a rank in its first step, where a minute is a hang.  No CPU is used."""
-    monkeypatch.setattr(watch, "_cpu_s", lambda _: (0.0, 0.0))
+    monkeypatch.setattr(watch, "_spent", lambda *_: (0.0, 0.0, 0.0))
     recorder = Recorder(clock)
     recorder.set_columns(("overhead_ns",), {"overhead_ns"})
     watched = Unstarted(tmp_path, 0, 1, least_s=60.0, clock=clock)
@@ -88,7 +88,7 @@ def test_what_computes_is_no_standstill(
 ) -> None:
     """One call that takes minutes of a CPU, as a compiler's may, here or in a child."""
     spent = iter(range(0, 10_000, 60))
-    monkeypatch.setattr(watch, "_cpu_s", lambda _: (0.0, float(next(spent))))
+    monkeypatch.setattr(watch, "_spent", lambda *_: (0.0, float(next(spent)), 0.0))
     (written,) = looks(probe, clock, 2.0)
     assert not written.still
     assert written.busy > 0.5
@@ -114,7 +114,7 @@ def test_a_thread_that_goes_on_computes(
 ) -> None:
     """However often it is seen at the same place."""
     probe._on_host = on_host
-    monkeypatch.setattr(watch, "_cpu_s", lambda _: (share * clock.now_ns / 1e9, 0.0))
+    monkeypatch.setattr(watch, "_spent", lambda *_: (share * clock.now_ns / 1e9, 0.0, 0.0))
     (written,) = looks(probe, clock, 3.0)
     assert written.still == still
 
@@ -145,11 +145,40 @@ def test_a_loop_that_nobody_closes_may_be_over(probe: Unstarted, clock: FakeCloc
 
 
 def test_a_thread_that_has_ended_is_not_asked(probe: Unstarted, clock: FakeClock) -> None:
-    """Its processor clock is gone with it, and asking for that ends the process."""
+    """Its processor clock is gone with it, and asking for that ends the process.
+
+    Another thread may keep the process, and others wait for this rank.
+    """
     thread = threading.Thread(target=probe.begin)
     thread.start()
     thread.join()
-    assert looks(probe, clock, 3.0) == []
+    (written,) = looks(probe, clock, 3.0)
+    assert (written.phase, written.still) == (ENDED, False)
+
+
+def test_an_exception_that_is_handled_is_named(probe: Unstarted, clock: FakeClock) -> None:
+    """As where a server is told of an error, while the others wait."""
+    try:
+        [].pop()
+    except IndexError:
+        (written,) = looks(probe, clock, 3.0)
+    assert written.handles == "IndexError"
+
+
+@pytest.mark.parametrize(("share", "still"), [(0.01, False), (0.00005, True)])
+def test_a_worker_that_goes_on_is_no_hang(
+    probe: Unstarted,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    share: float,
+    still: bool,
+) -> None:
+    """One of two, however little it computes: what it reads is slow."""
+    spent = lambda *_: (0.0, 0.0, 0.0, 0.1, share * clock.now_ns / 1e9)  # noqa: E731
+    monkeypatch.setattr(watch, "_spent", spent)
+    (written,) = looks(probe, clock, 3.0)
+    assert written.still == still
 
 
 def test_slow_steps_have_twenty_of_theirs(probe: Unstarted, clock: FakeClock) -> None:

@@ -127,6 +127,8 @@ class RanksAt(msgspec.Struct, frozen=True, kw_only=True):
     """Line of the user's code."""
     function: str = ""
     """Collective that is waited in, or the user's function."""
+    error: str = ""
+    """Type of the exception that ended the training, or that is handled there."""
 
 
 class Hang(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,3 +145,7 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
     sequences: dict[str, dict[int, tuple[int, ...]]] = {}
     """Process group to the number of collectives begun in it and the ranks that have, where these
     are not all alike."""
+    pages: dict[int, float] = {}
+    """Rank to pages of its memory a second that come from a disk, where that is slow."""
+    starved: int = 0
+    """Processes that a host has ended for lack of memory during the fit, where a rank is gone."""

@@ -12,7 +12,7 @@ from trainperf.analysis.summary.rank_schema import At, Hang, RanksAt
 from trainperf.analysis.summary.run_facts import SILENT_S, rank_ends
 from trainperf.analysis.summary.schema import RankEnd
 from trainperf.core.artifacts.lines import Place
-from trainperf.core.artifacts.standstill import Standstill
+from trainperf.core.artifacts.standstill import ENDED, Standstill
 from trainperf.core.choice import first_that_holds
 from trainperf.core.groups import grouped
 from trainperf.core.phases import Gap
@@ -21,6 +21,9 @@ from trainperf.core.phases import Gap
 _SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
 _DISTRIBUTED = "torch/distributed/"
 _LOADER = "torch/utils/data/dataloader.py"
+PAGES = 20
+"""A second that come from a disk, of which one takes some milliseconds."""
+
 _HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
 """Before ranks that wait for others, which hold nobody."""
 
@@ -54,16 +57,16 @@ def held_up(
     open_ranks = {end.rank for end in ends if end.state in ("running", "silent", "killed")}
     fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < SILENT_S}
     several = len(ends) > 1
-    states: dict[int, tuple[At, str, str]] = {}
+    states: dict[int, tuple[At, str, str, str]] = {}
     for end in ends:
         if end.rank in (fresh or lasting):
             states[end.rank] = _at(lasting[end.rank], several=several)
         else:
-            states[end.rank] = (_silent(end, lasting.values()), "", "")
+            states[end.rank] = (_silent(end, lasting.values()), "", "", end.reason or "")
     alike = grouped((state, rank) for rank, state in states.items())
     at = [
-        RanksAt(ranks=tuple(ranks), at=what, where=where, function=function)
-        for (what, where, function), ranks in alike.items()
+        RanksAt(ranks=tuple(ranks), at=what, where=where, function=function, error=error)
+        for (what, where, function, error), ranks in alike.items()
     ]
     order = (*_HOLDS, "collective", "backward")
     return Hang(
@@ -76,6 +79,8 @@ def held_up(
         over=not fresh,
         at=tuple(sorted(at, key=lambda each: order.index(each.at))),
         sequences=_unlike(lasting.values()),
+        pages={rank: each.pages for rank, each in lasting.items() if each.pages >= PAGES},
+        starved=max(each.starved * ("gone" in each.peers.values()) for each in lasting.values()),
     )
 
 
@@ -91,15 +96,16 @@ def _silent(end: RankEnd, others: Iterable[Standstill]) -> At:
     return first_that_holds(cases)
 
 
-def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
-    """What a rank is at, at which of the user's lines, and in which function."""
+def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str, str]:
+    """What a rank is at, at which of the user's lines, in which function, and what it handles."""
     own = standstill.stack[standstill.own] if standstill.own >= 0 else None
     inside = standstill.stack[standstill.own + 1 :]
     distributed = [each.function for each in inside if each.file.startswith(_DISTRIBUTED)]
     collective = next((name for name in distributed if name != "wrapper"), "")
     in_engine = inside and inside[-1].function == "_engine_run_backward"
     cases: dict[At, object] = {
-        "saving": standstill.phase == Gap.CHECKPOINT.label or _passes(inside, *_SAVE),
+        "ended": standstill.phase == ENDED,
+        "saving": standstill.phase == Gap.CHECKPOINT.label or _passes(standstill.stack, *_SAVE),
         "works": not standstill.still,
         "collective": several and collective,
         "backward": several and in_engine,
@@ -109,7 +115,7 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
     at = first_that_holds(cases)
     where, function = (f"{own.file}:{own.line}", own.function) if own else ("", "")
     named = {"collective": collective, "works": function, "stands": function}
-    return at, where, named.get(at, "")
+    return at, where, named.get(at, ""), standstill.handles
 
 
 def _passes(stack: Sequence[Place], file: str, *functions: str) -> bool:

@@ -14,6 +14,10 @@ from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import is_standstill
 
 
+ENDED = "ended"
+"""In place of the label of a phase: the training thread is gone, and the process is not."""
+
+
 class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank is at, seconds counted from the start of its fit."""
 
@@ -32,6 +36,10 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the training thread is at the same place in every look, and nothing computes."""
     busy: float
     """CPU seconds a second, of this process and its children, since it is at that place."""
+    pages: float = 0.0
+    """Pages of its memory a second that come from a disk meanwhile, of swap or of mapped files."""
+    handles: str = ""
+    """Type of the exception that the training thread handles; empty without one."""
     stack: tuple[Place, ...] = ()
     """Of the training thread, the outermost first, torch's and packages' frames included."""
     own: int = -1
@@ -42,6 +50,8 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """Process group to how many collectives this rank has begun in it."""
     peers: dict[int, str] = {}
     """Other ranks on this host whose process is `gone` or `stopped`."""
+    starved: int = 0
+    """Processes that the system of this host has ended for lack of memory since the fit began."""
     flight_recorder: str = ""
     """Name of the file with PyTorch's own record of collectives; empty without one."""
 

@@ -5,6 +5,7 @@ training hangs; while steps end it looks at one number a few seconds apart.
 """
 
 import logging
+import multiprocessing.process
 import sys
 import threading
 import time
@@ -17,9 +18,10 @@ from typing import Any, cast
 import msgspec
 import psutil
 import torch.distributed as dist
+from torch.utils.data import dataloader
 
 from trainperf.core.artifacts.lines import Place
-from trainperf.core.artifacts.standstill import Standstill
+from trainperf.core.artifacts.standstill import ENDED, Standstill
 from trainperf.core.errors import RunError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import has_died
@@ -36,6 +38,7 @@ from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
+from trainperf.recording.process_objects import last_error
 from trainperf.recording.recorder import Draft
 from trainperf.recording.stacks import Stack, running_in
 
@@ -61,6 +64,7 @@ AGAIN_NS = 60_000_000_000
 _STEPS = 1000
 _DEEPEST = 64
 _DISTRIBUTED = str(Path(dist.__file__).parent)
+_LOADER = dataloader.__file__
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
 
@@ -97,8 +101,8 @@ class StandstillProbe(Probe):
         self._step = -1
         self._place: Stack = []
         self._place_ns = 0
-        self._place_cpu_s: tuple[float, float] | None = None
-        """When it was seen there twice; CPU seconds of the thread and of all, of before."""
+        self._spent: tuple[float, ...] | None = None
+        """When it was seen there twice: what was spent before, of the thread and of all."""
         self._spot, self._one_spot = -1, True
         """The innermost instruction there, and whether it is in one call all the time."""
         self._written: Standstill | None = None
@@ -108,7 +112,7 @@ class StandstillProbe(Probe):
     def begin(self) -> None:
         """Begin to watch this thread."""
         self._watched, self._trains = threading.get_ident(), threading.current_thread()
-        self._since_ns = self.recorder.zero_ns
+        self._since_ns, self._starved = self.recorder.zero_ns, _starved()
         (self._run / STANDSTILL.format(self._rank)).unlink(missing_ok=True)  # of another attempt
         run = self.shield(self._watch)
         self._thread = threading.Thread(target=run, name="trainperf standstill", daemon=True)
@@ -131,8 +135,6 @@ class StandstillProbe(Probe):
     def look(self) -> None:
         """See whether a step has ended since the last look, and what lasts if none has."""
         now, recorder = self._clock(), self.recorder
-        if not self._trains.is_alive():  # and its clock cannot be asked
-            return
         if recorder.index != self._step:
             self._goes_on(now)
             draft = recorder.draft
@@ -144,14 +146,18 @@ class StandstillProbe(Probe):
         lasts_ns, limit_ns = now - self._since_ns, max(self._least_ns, TIMES * slowest_ns)
         if 2 * lasts_ns < limit_ns:
             return
+        if not self._trains.is_alive():  # and its clock cannot be asked
+            self._spent = None
+            self._write(now, [])
+            return
         frame, stack = running_in(self._watched)
         spot = -1 if frame is None else frame.f_lasti
         place = _without_library(stack)
         if place != self._place:
-            self._place, self._place_ns, self._place_cpu_s = place, now, None
+            self._place, self._place_ns, self._spent = place, now, None
             self._spot, self._one_spot = spot, True
-        elif self._place_cpu_s is None:
-            self._place_ns, self._place_cpu_s = now, _cpu_s(self._watched)
+        elif self._spent is None:
+            self._place_ns, self._spent = now, _spent(self._watched, stack)
         self._one_spot = self._one_spot and spot == self._spot
         if lasts_ns >= limit_ns:
             self._write(now, stack)
@@ -168,11 +174,11 @@ class StandstillProbe(Probe):
 
     def _write(self, now: int, stack: Stack) -> None:
         """Write what it is at, if that is due or has come to stand still."""
-        stayed_s = (now - self._place_ns) / 1e9 if self._place_cpu_s else 0.0
-        thread, busy = self._computed(stayed_s)
+        stayed_s = (now - self._place_ns) / 1e9 if self._spent else 0.0
+        thread, busy, pages, *workers = self._rates(stayed_s, stack)
         own = _own_depth(stack)
         spins = not self._on_host and thread >= SPINNING and self._one_spot
-        waits = spins or (thread < GOES_ON and busy < COMPUTING)
+        waits = spins or (max(thread, *workers, 0.0) < GOES_ON and busy < COMPUTING)
         stays = STAYS * stayed_s >= self._least_ns / 1e9 and not self._may_be_over(stack)
         still = own >= 0 and stays and waits
         first = self._written is None or not self._written.still
@@ -183,16 +189,19 @@ class StandstillProbe(Probe):
         self._written = Standstill(
             rank=self._rank,
             step=self._step,
-            phase=self.recorder.label,
+            phase=self.recorder.label if stack else ENDED,
             since_s=self._fit_s(self._since_ns),
             at_s=self._fit_s(now),
             still=still,
             busy=busy,
+            pages=pages,
+            handles=_handled(self._watched) if stack else _named(last_error()),
             stack=_places(stack),
             own=own,
             threads=self._threads(),
             sequences=_sequences(),
             peers=dict(self._peers()),
+            starved=_starved() - self._starved,
             flight_recorder=recorded,
         )
         self._save(self._written)
@@ -209,13 +218,12 @@ class StandstillProbe(Probe):
                 *(minutes, self._run),
             )
 
-    def _computed(self, stayed_s: float) -> tuple[float, float]:
-        """CPU seconds a second at this place, of the thread and of the process."""
-        if self._place_cpu_s is None or not stayed_s:
-            return 0.0, 0.0
-        spent_s = zip(_cpu_s(self._watched), self._place_cpu_s, strict=True)
-        thread, busy = (max(0.0, now_s - then_s) / stayed_s for now_s, then_s in spent_s)
-        return thread, busy
+    def _rates(self, stayed_s: float, stack: Stack) -> list[float]:
+        """What is spent in a second at this place."""
+        if self._spent is None or not stayed_s:
+            return [0.0, 0.0, 0.0]
+        spent = zip(_spent(self._watched, stack), self._spent, strict=False)
+        return [max(0.0, now - then) / stayed_s for now, then in spent]
 
     def _may_be_over(self, stack: Stack) -> bool:
         """Whether nobody has asked for a batch since the last step, and no rank is waited for.
@@ -282,8 +290,12 @@ def _places(stack: Stack) -> tuple[Place, ...]:
     )
 
 
-def _cpu_s(thread: int) -> tuple[float, float]:
-    """CPU seconds of a thread of this process, and of the process and the children that live."""
+def _spent(thread: int, stack: Stack) -> tuple[float, ...]:
+    """CPU seconds of a thread of this process, and of the process and the children that live.
+
+    Further, pages that the process waited for a disk to give, and CPU seconds of the thread that
+    makes batches in each of the workers, where the *stack* waits for those.
+    """
     clock = getattr(time, "pthread_getcpuclockid", None)  # Unix has it
     own_s = time.clock_gettime(clock(thread)) if clock else 0.0
     spent_s = 0.0
@@ -292,7 +304,36 @@ def _cpu_s(thread: int) -> tuple[float, float]:
         for each in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
                 spent_s += sum(each.cpu_times()[:2])
-    return own_s, spent_s
+    pages = 0
+    with suppress(OSError):  # Linux has it
+        pages = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[9])
+    return own_s, spent_s, pages, *_workers_s(stack)
+
+
+def _workers_s(stack: Stack) -> Iterator[float]:
+    if any(code.co_filename == _LOADER for code, _ in stack):
+        children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
+        for worker in sorted(child.pid for child in children):
+            with suppress(OSError):  # Linux has it
+                yield int(Path(f"/proc/{worker}/schedstat").read_bytes().split()[0]) / 1e9
+
+
+def _starved() -> int:
+    """Processes that the system has ended for lack of memory since it began; 0 if unknown."""
+    with suppress(OSError):
+        counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def _handled(thread: int) -> str:
+    """Type of the exception that a thread handles; empty without one."""
+    handled: Any = sys._current_exceptions().get(thread)  # noqa: SLF001
+    return _named(handled[1] if isinstance(handled, tuple) else handled)  # until Python 3.11
+
+
+def _named(error: BaseException | None) -> str:
+    return "" if error is None else type(error).__name__
 
 
 def _sequences() -> dict[str, int]:

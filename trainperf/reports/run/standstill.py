@@ -14,11 +14,11 @@ _AT = {
     "stopped": "{be} stopped by a signal",
     "gone": "{be} gone: no such process",
     "ended": "{have} ended the training",
-    "silent": "{say} nothing",
+    "silent": "{have} written nothing yet",
 }
 _WAIT = ("collective", "backward")
 """For others: whoever works meanwhile may come to them, so that it is no hang yet."""
-_VERBS = ("wait", "stand", "say")
+_VERBS = ("wait", "stand")
 
 
 def hang_sentence(hang: Hang, *, several: bool) -> str:
@@ -34,7 +34,7 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         step = f"step {hang.step:,}"
         where = f"in {step}"
     first = hang.at[0].at
-    works = any(each.at == "works" for each in hang.at)
+    works = any(each.at in ("works", "silent") for each in hang.at)
     saves = first == "saving" and all(each.at in ("saving", *_WAIT) for each in hang.at)
     began = f"Hanging for {lasts} {where}"
     if saves:
@@ -50,7 +50,15 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         + "."
         for group, by in hang.sequences.items()
     )
-    return f"{began}: {places}.{numbers}"
+    pages = "".join(
+        f" {ranks_named([rank]).capitalize()} gets {number:,.0f} pages of its memory a second from "
+        "a disk, of swap or of mapped files."
+        for rank, number in hang.pages.items()
+    )
+    starved = ""
+    if hang.starved:
+        starved = f" Processes that the system has ended for lack of memory: {hang.starved:,}."
+    return f"{began}: {places}.{numbers}{pages}{starved}"
 
 
 def _said_of(place: RanksAt, *, several: bool) -> str:
@@ -60,4 +68,6 @@ def _said_of(place: RanksAt, *, several: bool) -> str:
     verbs |= {"be": "are" if plural else "is", "have": "have" if plural else "has"}
     where = f" ({place.where})" if place.where else ""
     function = place.function or "code that is not the user's"
-    return f"{who} {_AT[place.at].format(**verbs, where=where, function=function)}"
+    at = _AT[place.at].format(**verbs, where=where, function=function)
+    how = "by" if place.at == "ended" else "while it handles"
+    return f"{who} {at}" + (f" {how} {place.error}" if place.error else "")
