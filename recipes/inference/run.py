@@ -20,7 +20,7 @@ ABOUT = (
     "requests: which clock is right, what the first call costs, which version answers fastest, "
     "where the time of a call goes, which lines wait for the device, how many requests a call "
     "should take, and what is wrong with a loop in which eval() and inference_mode were forgotten. "
-    "How requests of many callers become such batches: `python -m recipes.serving`."
+    "A server makes such batches of the requests of many callers, e.g. LitServe's `max_batch_size`."
 )
 
 

@@ -236,7 +236,6 @@ _DRAWN: dict[str, Callable[[Json], list[Markup]]] = {
     "claims": _cases,
     "inference": _cases,
     "overlap": _cases,
-    "serving": _cases,
     "walkthrough": _walkthrough,
 }
 

@@ -139,16 +139,11 @@ def _walkthrough(place: CheckSetup) -> Sequence[str]:
     return ("-m", "recipes.gpt2", *(size if place.cuda else toy), *out)
 
 
-def _recipe(name: str, on_cuda: str = "full") -> Callable[[CheckSetup], Sequence[str]]:
-    """A recipe of cases: what it has finished is in its JSON, also if it was cut short.
-
-    Args:
-        name: Of the recipe.
-        on_cuda: Its size there.
-    """
+def _recipe(name: str) -> Callable[[CheckSetup], Sequence[str]]:
+    """A recipe of cases: what it has finished is in its JSON, also if it was cut short."""
 
     def command(place: CheckSetup) -> Sequence[str]:
-        size = ("--size", on_cuda if place.cuda else "small")
+        size = ("--size", "full" if place.cuda else "small")
         out = ("--out", str(place.scratch / f"recipe-{name}"))
         return ("-m", f"recipes.{name}", *size, *out, *_written(place, name))
 
@@ -181,10 +176,6 @@ PARTS: tuple[Part, ...] = (
     Part(name="claims", limit_s=90, command=_recipe("claims"), results=figures("claims")),
     Part(name="inference", limit_s=60, command=_recipe("inference"), results=figures("inference")),
     Part(name="overlap", limit_s=90, command=_recipe("overlap"), results=figures("overlap")),
-    # Small: most of its minute is a load that says nothing of the device.
-    Part(
-        name="serving", limit_s=30, command=_recipe("serving", "small"), results=figures("serving")
-    ),
     # Last, since it takes what the others have left; each of its stages is kept as it ends.
     Part(name="walkthrough", limit_s=480, command=_walkthrough, results=walkthrough, least_s=45.0),
 )

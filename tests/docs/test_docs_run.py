@@ -2,9 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import CodeType
 
 import pytest
 from support.docs import PAGES, ROOT, TRACES, Block, blocks, fill, make_world, names
@@ -61,18 +59,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
-def _executed(code: CodeType, known: dict[str, object]) -> None:
-    """Run *code*; in a thread of its own where it starts an event loop.
-
-    An open browser of another test has its own loop running in the main thread.
-    """
-    if "asyncio" not in code.co_names:
-        exec(code, known)  # noqa: S102 it is our own page
-        return
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(exec, code, known).result()
-
-
 @EACH_PAGE_WITH_CODE
 @pytest.mark.filterwarnings("ignore")
 def test_the_code_of_a_page_runs_from_its_first_block_to_its_last(
@@ -85,7 +71,7 @@ def test_the_code_of_a_page_runs_from_its_first_block_to_its_last(
         for block in blocks(page):
             if block.language == "python":
                 code = "\n" * (block.line - 1) + block.text
-                _executed(compile(code, str(page), "exec"), known)
+                exec(compile(code, str(page), "exec"), known)  # noqa: S102 it is our own page
     finally:
         for value in known.values():
             if isinstance(value, LoopMonitor):

@@ -20,7 +20,6 @@ PARTS = [
     "claims",
     "inference",
     "overlap",
-    "serving",
     "walkthrough",
 ]
 

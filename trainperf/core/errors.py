@@ -21,18 +21,6 @@ class TraceError(TrainPerfError):
     """A file cannot be used as a trace: names the file, what is wrong with it and the remedy."""
 
 
-class BatcherClosedError(TrainPerfError, RuntimeError):
-    """A request cannot be accepted, or will not be run: its batcher is not open any more."""
-
-
-class BatcherFullError(TrainPerfError, RuntimeError):
-    """A request was turned away because too many are queued."""
-
-
-class BatchFailedError(TrainPerfError, RuntimeError):
-    """A batch has no answers that could be given to its callers; the cause says why."""
-
-
 class SmokeFailure(TrainPerfError, AssertionError):  # noqa: N818 not an error of the code, but a test that fails
     """An assertion about a step does not hold: *saw* is the evidence, *do* the remedy."""
 

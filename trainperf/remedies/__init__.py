@@ -3,20 +3,14 @@
 Each changes when, or together with what, data is computed, never the data.
 """
 
-from trainperf.core.errors import BatcherClosedError, BatcherFullError, BatchFailedError
-from trainperf.remedies.batcher import DynamicBatcher
 from trainperf.remedies.buckets import BucketedBatches
 from trainperf.remedies.packing import first_fit, pack, same_document
 from trainperf.remedies.prefetch import DevicePrefetcher
 
 
 __all__ = [
-    "BatchFailedError",
-    "BatcherClosedError",
-    "BatcherFullError",
     "BucketedBatches",
     "DevicePrefetcher",
-    "DynamicBatcher",
     "first_fit",
     "pack",
     "same_document",
