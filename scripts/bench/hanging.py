@@ -28,28 +28,28 @@ RANKS = (2, 4)
 
 def sentences(plants: Sequence[str]) -> dict[str, list[str]]:
     """Job to what was told of it once a second, where that is a hang; until it is right."""
-    told: dict[str, list[str]] = {f"{ranks}:{plant}": [] for plant in plants for ranks in RANKS}
-    with tempfile.TemporaryDirectory() as folder, started(Path(folder), list(told)) as root:
+    heard: dict[str, list[str]] = {f"{ranks}:{plant}": [] for plant in plants for ranks in RANKS}
+    with tempfile.TemporaryDirectory() as folder, started(Path(folder), list(heard)) as root:
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end and not (root / OVER).exists():
             time.sleep(1.0)
-            left = [job for job, turn in told.items() if not right(job, turn)]
+            left = [job for job, turn in heard.items() if not right(job, turn)]
             if not left:
                 break
             for job in left:
                 sentence = now_said(root / job)
                 if re.match(SAID, sentence):
-                    told[job].append(sentence)
+                    heard[job].append(sentence)
     for group in Path("/sys/fs/cgroup/memory").glob("trainperf-*"):
         with suppress(OSError):  # one whose processes are not gone yet, or of another bench
             group.rmdir()
-    return told
+    return heard
 
 
-def right(job: str, told: Sequence[str]) -> bool:
+def right(job: str, heard: Sequence[str]) -> bool:
     """Whether the last of the sentences is what was planted; of a healthy job it never is."""
     pattern = NAMED.get(job.partition(":")[2])
-    return bool(pattern and told and re.match(pattern, told[-1]))
+    return bool(pattern and heard and re.match(pattern, heard[-1]))
 
 
 def main() -> None:
@@ -64,9 +64,9 @@ def main() -> None:
     end = time.monotonic() + 60 * given.healthy
     while time.monotonic() < end:
         results.append(sentences(HEALTHY))
-    told = grouped(pair for turn in results for pair in turn.items())
+    heard = grouped(pair for turn in results for pair in turn.items())
     head = ("planted", "ranks", "times", "right", "at once", "alarms", "said as a checkpoint")
-    publish(given.json, head, [_row(job, turns) for job, turns in told.items()], {"told": told})
+    publish(given.json, head, [_row(job, turns) for job, turns in heard.items()], {"heard": heard})
 
 
 def _row(job: str, turns: Sequence[Sequence[str]]) -> list[str]:

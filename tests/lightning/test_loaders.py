@@ -235,6 +235,6 @@ def test_the_start_of_workers_is_waited_for_by_the_first_step_of_each_epoch(
     ran = fit(tmp_path, Model(), loader, max_epochs=2)
     waited = ran.phase_ns(Phase.DATA_WAIT)
     assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 4]
-    assert sorted(range(8), key=waited.__getitem__)[-2:] in ([0, 4], [4, 0])
+    assert max(range(1, 8), key=waited.__getitem__) == 4
     # They have begun to start a little before the wait, with the iterator.
     assert waited[4] > 100 * MS

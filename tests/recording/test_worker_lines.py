@@ -157,7 +157,7 @@ class Products(Sleeping):
 def counted(threads: int) -> LoaderWorkers:
     """What is told of workers in which so many threads of torch compute."""
     loader = DataLoader(
-        Products(200),
+        Products(600),
         batch_size=4,
         num_workers=2,
         worker_init_fn=lambda _: torch.set_num_threads(threads),

@@ -21,9 +21,6 @@ from trainperf.core.phases import Gap
 _SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
 _DISTRIBUTED = "torch/distributed/"
 _LOADER = "torch/utils/data/dataloader.py"
-PAGES = 20
-"""A second that come from a disk, of which one takes some milliseconds."""
-
 _HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
 """Before ranks that wait for others, which hold nobody."""
 
@@ -79,7 +76,8 @@ def held_up(
         over=not fresh,
         at=tuple(sorted(at, key=lambda each: order.index(each.at))),
         sequences=_unlike(lasting.values()),
-        pages={rank: each.pages for rank, each in lasting.items() if each.pages >= PAGES},
+        # A page from a disk takes some milliseconds.
+        pages={rank: each.pages for rank, each in lasting.items() if each.pages >= 20},
         starved=max(each.starved * ("gone" in each.peers.values()) for each in lasting.values()),
     )
 
