@@ -22,7 +22,7 @@ from trainperf.core.groups import grouped
 
 
 PATIENCE_S = 150.0
-SAID = "Hanging|No step has ended|A checkpoint has lasted"
+SPOKEN = "Hanging|No step has ended|A checkpoint has lasted"
 RANKS = (2, 4)
 
 
@@ -38,7 +38,7 @@ def sentences(plants: Sequence[str]) -> dict[str, list[str]]:
                 break
             for job in left:
                 sentence = now_said(root / job)
-                if re.match(SAID, sentence):
+                if re.match(SPOKEN, sentence):
                     heard[job].append(sentence)
     for group in Path("/sys/fs/cgroup/memory").glob("trainperf-*"):
         with suppress(OSError):  # one whose processes are not gone yet, or of another bench
