@@ -213,7 +213,8 @@ def train(root: Path, plant: str) -> None:
 
 
 def main(root: Path, *jobs: str) -> None:
-    """Each in a folder of its name, all at the same time."""
+    """Each in a folder of its name, all at the same time; none outlives whoever has started them."""
+    parent = os.getppid()
     for job in jobs:
         world, _, plant = job.partition(":")
         port = free_port()
@@ -226,8 +227,10 @@ def main(root: Path, *jobs: str) -> None:
                     time.sleep(LASTS_S)  # as what tells a server may
                 return
     with suppress(ChildProcessError):
-        while True:
-            os.wait()
+        while os.getppid() == parent:
+            os.waitpid(-1, os.WNOHANG)
+            time.sleep(0.2)
+        os.killpg(0, signal.SIGKILL)  # it was killed, and could end nobody
     (root / OVER).touch()
 
 

@@ -69,9 +69,11 @@ def started(root: Path, jobs: Sequence[str]) -> Iterator[Path]:
             stderr=log,
             start_new_session=True,
         )
-    yield root
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        yield root
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def now_said(root: Path) -> str:
