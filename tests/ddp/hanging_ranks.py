@@ -213,7 +213,7 @@ def train(root: Path, plant: str) -> None:
 
 
 def main(root: Path, *jobs: str) -> None:
-    """Each in a folder of its name, all at the same time; none outlives whoever has started them."""
+    """Each in a folder of its name, all at once; none outlives whoever has started them."""
     parent = os.getppid()
     for job in jobs:
         world, _, plant = job.partition(":")
