@@ -89,7 +89,10 @@ CASES = (
             threaded(cpus=2.0),
             threaded(device=on_gpu()),
         ),
-        words=("1 thread for the model, where 4 cores are free", "Compute with 4 threads"),
+        words=(
+            "the model computes with 1 thread; 4 cores are free for it",
+            "Compute with 4 threads",
+        ),
     ),
     Case(
         "idle_cores",
@@ -97,7 +100,7 @@ CASES = (
         threaded(2, cpus=16.0, loader=loading(1, 10, computes_s=0.1)),
         90e-3 * (1 - 2 / 7),
         "more_threads",
-        words=("2 threads for the model, where 7 cores are free", "16 CPUs for this rank"),
+        words=("with 2 threads; 7 cores are free", "16 CPUs for this rank"),
     ),
     Case(
         "far_cpus",

@@ -34,10 +34,10 @@ CHANGES: tuple[Change, ...] = (
         id="more_threads",
         of=("idle_cores",),
         advice="Compute with {number} threads",
-        how="torch.set_num_threads({number}), or no number at all: torch takes all cores; "
+        how="torch.set_num_threads({number}), or leave it out: torch then uses all cores; "
         "OMP_NUM_THREADS={number} where a launcher sets it",
         realises=None,
-        source="a thread more computes more, by how much differs",
+        source="how much one more thread gains differs by model",
     ),
     Change(
         id="own_host",

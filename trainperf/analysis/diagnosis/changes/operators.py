@@ -57,8 +57,8 @@ CHANGES: tuple[Change, ...] = (
         id="keep_result",
         of=("computed_again",),
         advice="Compute {name} once in a forward",
-        how="keep its result in a variable before the loop, or the second use, and take it from "
-        "there; of a parametrized weight with torch.nn.utils.parametrize.cached(): around the loop",
+        how="keep the result in a variable and use that in the loop, or the second time; for a "
+        "parametrized weight wrap the forward in `with torch.nn.utils.parametrize.cached():`",
         confirm="the next audit has fewer of these calls, and the loss is the same",
         costs="memory for the result until its last use",
     ),

@@ -3,7 +3,7 @@
 from trainperf.analysis.diagnosis.changes.change import HF, Change
 
 
-_UNMEASURED = "no twin measured it"
+_UNMEASURED = "not measured"
 
 CHANGES: tuple[Change, ...] = (
     Change(
@@ -54,8 +54,8 @@ CHANGES: tuple[Change, ...] = (
         how="generate for several updates at once, keep the engine on the same device, or transfer "
         "only what has changed (adapters)",
         how_in={
-            HF: "a larger steps_per_generation, or num_iterations=2, each with less transfers "
-            'for an update; vllm_mode="colocate"; LoRA without merging'
+            HF: "a larger steps_per_generation, or num_iterations=2: both mean fewer transfers "
+            'per update; vllm_mode="colocate"; LoRA without merging'
         },
         realises=0.5,
         source="one transfer for two updates leaves a half",
@@ -92,7 +92,7 @@ CHANGES: tuple[Change, ...] = (
         id="look_into_phase",
         of=("named_phase",),
         advice="Look into {name} first",
-        how="{at}phases inside of it, each with a name of its own, tell what it spends its time on",
+        how="{at}bracket its parts with monitor.phase(NAME), and the report divides it",
         effort="hours",
         realises=None,
         source="what runs there is the loop's own",

@@ -201,19 +201,19 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     divided evenly.  Cores of the loader's workers, of other threads and of other processes are not
     free.
 
-    With fewer than four cores the loader and the system have use for them, and two of a virtual
-    machine may be one: a second thread made a step 1.04 times as fast there.
+    With fewer than four cores the loader and the system have use for the others.
 
     Wrong where: another job of this host is about to need them.
-    To confirm: `trainperf prove` with as many threads, or the same without a number of them.
+    To confirm: `trainperf prove` with as many threads.
     """
     cores, host = facts.number("host_cores"), facts.number("host_cpus")
     if account.device is not None or not (cores and host and account.cpus and account.step_s):
         return None
     loading_s = 0.0 if account.loader is None else account.loader.computes_s
     busy = account.others_cpus + (loading_s + sum(account.threads_s.values())) / account.step_s
-    threads, own = account.model_threads, account.cpus * cores / host - busy
-    free = int(round(own, 1))
+    # Rounded first: what is busy is an estimate.
+    free = int(round((account.cpus - busy) * cores / host, 1))
+    threads = account.model_threads
     if free < max(4, 2 * threads):
         return None
     claim = of_slots(account, *WORK)
@@ -224,7 +224,7 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     return Cause(
         id="idle_cores",
-        title=f"{plural(threads, 'thread')} for the model, where {free} cores are free",
+        title=f"the model computes with {plural(threads, 'thread')}; {free} cores are free for it",
         evidence=(
             f"{cores:g} cores, {account.cpus:g} CPUs for this rank, {busy:.1f} of them busy",
         ),

@@ -85,7 +85,7 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
     return cause_in_operators(
         Cause(
             id="computed_again",
-            title="{part} of the step goes to what the same forward computes more than once",
+            title="{part} of the step repeats what the same forward has computed",
             evidence=(),
             changes=(Use(change="keep_result", values={"name": first[0] or first[1] or "it"}),),
             claim=of_regions(rows, stays_s=stays_s),

@@ -16,12 +16,12 @@ def _cpus(facts: Facts, phase: str, seconds: float) -> float | None:
 
 @worth(LIMITS.worth)
 def longest_answer(account: StepAccount, facts: Facts) -> Cause | None:
-    """A rollout goes on for its longest answer, when half of the answers are done for long.
+    """A rollout goes on for its longest answer, long after half of the answers are done.
 
     Answers that are generated together take as many calls of the model as the longest one has
     tokens.  What comes after the median is lost to at least half of the places in the batch, which
     continuous batching, or a limit, would give back.  In an imported log the mean takes the place
-    of the median: then it is so much at most.
+    of the median: the share is then an upper bound.
 
     Wrong where: the engine gives places that are free to other prompts (vLLM with more prompts than
     fit at once).

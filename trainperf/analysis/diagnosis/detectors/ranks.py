@@ -367,7 +367,7 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
     """DDP sends buffers from rank 0 before every forward, and that takes long.
 
     They are a tenth of the gradients, or samples saw a tenth of the step in it: few bytes take long
-    where a link is slow to begin.  Masks, tables and caches that are buffers never change, or are
+    on a link of high latency.  Masks, tables and caches that are buffers never change, or are
     the same on all ranks.  Removed is what samples saw of it on the host; on a device nothing tells
     it from the rest of forward.
 
