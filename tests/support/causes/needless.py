@@ -101,7 +101,7 @@ CASES = (
         "logits_of_targets",
         (scored(0.3), scored(0.0), scored(0.5, padding_fraction=0.45)),
         words=(
-            "logits are computed for 90 % of the positions that the loss ignores",
+            "the loss ignores 90 % of the positions that have logits",
             "22.0 ms of 80.0 ms per step in the logits of 100 positions and 5,000 classes",
         ),
         shows={"where": "net.py:60"},

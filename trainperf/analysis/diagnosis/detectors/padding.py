@@ -139,7 +139,7 @@ def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
     return cause_in_operators(
         Cause(
             id="ignored_targets",
-            title=f"logits are computed for {share(loss.ignored)} positions that the loss ignores",
+            title=f"the loss ignores {share(loss.ignored)} of the positions that have logits",
             evidence=(),
             changes=(Use(change="logits_of_targets"),),
             claim=of_regions(rows, stays_s=stays * total_s(rows)),
