@@ -342,7 +342,7 @@ def test_nothing_of_ours_waits_for_the_device(device: torch.device) -> None:
 
 
 def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None:
-    """By the marks of a step, step by step."""
+    """By the marks of a step, step by step, once it is behind all that came before its long work."""
     fit = Fit(device)
     for number, batch in enumerate(fit.batches(8)):
         fit.step(batch, ms=0.0 if number else 60_000.0)
@@ -350,7 +350,7 @@ def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None
     fit.close()
 
     leads = [lead or 0 for lead in fit.facts("lead_backward")]
-    assert len({after - before for before, after in pairwise(leads)}) == 1
+    assert len({after - before for before, after in pairwise(leads[2:])}) == 1
     assert leads[-1] > 7 * 4
 
 

@@ -123,7 +123,7 @@ def test_the_loss_of_every_step_is_the_one_that_was_computed(tmp_path: Path) -> 
 
 
 def test_nothing_more_is_held_on_the_device_after_the_first_steps(tmp_path: Path) -> None:
-    """Two hundred steps after the first hundred end with the same bytes allocated."""
+    """Two hundred steps after the first hundred end with no more bytes allocated than those."""
     held: list[int] = []
 
     def look() -> None:
@@ -132,7 +132,7 @@ def test_nothing_more_is_held_on_the_device_after_the_first_steps(tmp_path: Path
 
     plain_loop(tmp_path, torch.nn.Linear(4, 1).to(DEVICE), Loader(300), look)
     assert len(held) == 300
-    assert set(held[100:]) == {held[100]}
+    assert max(held[100:]) <= max(held[:100])
 
 
 @pytest.mark.first

@@ -19,18 +19,16 @@ from trainperf.core.run_directory import machine_file
 PINNED = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
 BUSY = PINNED + "while True: pass"
 TRAIN = """
-import sys, time
+import os, sys
 import torch
 from trainperf.loop import LoopMonitor
 
 torch.set_num_threads(1)
-seconds = float(sys.argv[2])
 monitor = LoopMonitor(sys.argv[1], report=False, lines=False)
 weight = torch.nn.Parameter(torch.ones(128, 128))
-until = time.monotonic() + seconds
 
 def batches():
-    while time.monotonic() < until:
+    while not os.path.exists(sys.argv[2]):
         yield torch.ones(128, 128)
 
 for batch in monitor.batches(batches()):
@@ -47,11 +45,14 @@ print(monitor.run)
 needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="CPUs are chosen")
 
 
-def start(directory: Path, seconds: float) -> "subprocess.Popen[str]":
-    """A small fit in a process of its own: what this test starts beside it is not the fit's."""
+def start(directory: Path, until: Path) -> "subprocess.Popen[str]":
+    """A small fit in a process of its own: what this test starts beside it is not the fit's.
+
+    It goes on until that file is there.
+    """
     environment = {**os.environ, "TRAINPERF_MACHINE": ""}
     return subprocess.Popen(
-        [sys.executable, "-c", PINNED + TRAIN, str(directory), str(seconds)],
+        [sys.executable, "-c", PINNED + TRAIN, str(directory), str(until)],
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
@@ -70,6 +71,14 @@ def busy(number: int) -> Iterator[list[int]]:
             other.wait()
 
 
+def wait_for(samples: Path, number: int) -> None:
+    """Until the machine was looked at so many times, however often it is on this one."""
+    deadline = time.monotonic() + 120
+    while not samples.exists() or samples.read_bytes().count(b"\n") < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 @needs_linux
 def test_a_busy_process_beside_a_fit_is_named(tmp_path: Path) -> None:
@@ -77,13 +86,13 @@ def test_a_busy_process_beside_a_fit_is_named(tmp_path: Path) -> None:
 
     Whatever else runs on this machine is a neighbour too, so that steps without any may be lacking.
     """
-    with start(tmp_path, 20.0) as fit:
-        path = tmp_path / "trainperf" / machine_file(tmp_path, 0).name
-        deadline = time.monotonic() + 60
-        while not path.exists() or path.read_bytes().count(b"\n") < 8:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    over = tmp_path / "over"
+    samples = tmp_path / "trainperf" / machine_file(tmp_path, 0).name
+    with start(tmp_path, over) as fit:
+        wait_for(samples, 8)
         with busy(2) as pids:
+            wait_for(samples, 24)
+            over.touch()
             printed, _ = fit.communicate(timeout=120)
     run = Run.open(printed.strip())
     finding = next(each for each in summarize(run).findings if each.id == "host_shared")

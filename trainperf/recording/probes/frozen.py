@@ -1,15 +1,15 @@
 """Modules that do not learn, and whether what they are given comes back epoch after epoch.
 
 A module none of whose weights an optimizer holds gives the same for the same: where its inputs come
-back, it could be computed once.  In one step all of them are timed, from then on those that take a
-twentieth of it, and now and then a few numbers of each row of their input and output are kept, on
-their device, until the fit is over.
+back, it could be computed once.  In three steps all of them are timed, from then on those that took
+a twentieth of one of these, and now and then a few numbers of each row of their input and output
+are kept, on their device, until the fit is over.
 
 | fact | what it is |
 |---|---|
 | `frozen_modules` | paths of those with a twentieth of a step or more, given the same rows again |
 | `frozen_s` | seconds of a step, host clock, in their calls that are given nothing learned |
-| `frozen_part` | share of the time in all their calls; both are means from the fifth step on |
+| `frozen_part` | share of the time in all their calls; both are means from the seventh step on |
 | `frozen_slot` | the phase in which they are called |
 | `frozen_again` | share of the rows looked at that had been there before, with the same result |
 """
@@ -41,8 +41,9 @@ MOST_LOOKS = 2048
 """Kept ones: the first half of them stays, of the others the latest."""
 FEWEST = 8
 """Fewer different rows that came back may be special ones, an empty text for instance."""
-FIRST_STEP = 2
-"""After it they are hooked: what is compiled, is compiled by then."""
+FIRST_STEP, TIMED = 2, 3
+"""After it they are hooked: what is compiled, is compiled by then.  In so many steps all are timed:
+one alone may wait for something."""
 
 
 class _Frozen:
@@ -53,6 +54,8 @@ class _Frozen:
         self.ns = self.slot = 0
         """Time of its calls that are given nothing learned, and where the last one was."""
         self.all_ns = 0
+        self.matters = False
+        """Whether it took enough of a step that all were timed in."""
         self.limit = CostLimit(share)
         self.looks: list[tuple[Tensor, Tensor]] = []
         """Fingerprints of the rows of its input, weights included, and of its output."""
@@ -80,14 +83,19 @@ class FrozenProbe(Probe):
         self._modules = [_Frozen(*each, self.share) for each in _frozen(self._held)]
 
     def close(self, draft: Draft) -> None:
-        """Hook them, and a step later keep those that matter.  Runs every step."""
+        """Hook them, and some steps later keep those that matter.  Runs every step."""
         self._inside = None
-        if draft.index == FIRST_STEP:
+        number = draft.index - FIRST_STEP
+        if number == 0:
             self._listen([] if graphs_built() else self._modules)
-        elif draft.index == FIRST_STEP + 1:
-            self.detach()
+        elif 0 < number <= TIMED:
             least_ns = LIMITS.worth * sum(draft.host_ns)
-            self._listen([each for each in self._modules if each.ns >= least_ns])
+            for each in self._modules:
+                each.matters |= each.ns >= least_ns
+                each.ns = 0
+            if number == TIMED:
+                self.detach()
+                self._listen([each for each in self._modules if each.matters])
 
     def _listen(self, modules: list[_Frozen]) -> None:
         self._modules = modules
@@ -105,7 +113,7 @@ class FrozenProbe(Probe):
         again = {each: came_back(each.looks) for each in self._modules if each.looks}
         repeated = [each for each, part in again.items() if part >= LIMITS.worth]
         if repeated:
-            steps = self.recorder.index - FIRST_STEP - 1
+            steps = self.recorder.index - FIRST_STEP - TIMED
             spent_ns = sum(each.ns for each in repeated)
             self.learned = {
                 "frozen_modules": ", ".join(each.name for each in repeated),
@@ -141,7 +149,7 @@ class FrozenProbe(Probe):
         each.ns += now_ns - self._since_ns
         # An audit would take what is computed here for the model's.
         hidden = draft.tags & Tag.AUDITED or self._accelerator.is_capturing()
-        if draft.index <= FIRST_STEP + 1 or hidden or not each.limit.due(now_ns):
+        if draft.index <= FIRST_STEP + TIMED or hidden or not each.limit.due(now_ns):
             return
         begun_ns = thread_ns()
         each.looks += look(module, given, tensors(output))
