@@ -342,7 +342,7 @@ def test_nothing_of_ours_waits_for_the_device(device: torch.device) -> None:
 
 
 def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None:
-    """By the marks of a step, step by step, once it is behind all that came before its long work."""
+    """By the marks of a step, step by step, once it is behind all that came before long work."""
     fit = Fit(device)
     for number, batch in enumerate(fit.batches(8)):
         fit.step(batch, ms=0.0 if number else 60_000.0)
