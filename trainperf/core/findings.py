@@ -151,7 +151,8 @@ REFILL_S = REFILL_BYTES / 1e10
 """What a step loses at most by cold caches: reading 20 MB of code and objects at 10 GB/s."""
 
 ENOUGH = 0.75
-"""Of what the best change of a cause saves: an easier change that saves so much comes first."""
+"""Of what the best change of a cause saves: an easier change that saves so much comes first.  So
+with causes, where the best of them saves most of the fit."""
 
 DAYS: dict[Effort, float] = {"minutes": 1 / 8, "hours": 6 / 8, "days": 3.0}
 """Days of work that an effort counts as, with the run that proves it: round figures."""
@@ -167,7 +168,8 @@ def severity(fraction: float) -> Level:
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
     """Urgent findings first, then by what they probably save per day of work, which each is given.
 
-    What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after
+    Where one saves most of the fit, those that leave much of that come after it, however easy they
+    are.  What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after
     those that save a twentieth of the fit, and before those that save less; one of low severity
     comes last.
 
@@ -175,8 +177,10 @@ def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Fi
         findings: In any order; those that rank alike keep it.
         steps_fraction: Share of the fit that steps take.
     """
-    returned = (_with_return(finding, steps_fraction) for finding in findings)
-    return tuple(sorted(returned, key=_place))
+    returned = [_with_return(finding, steps_fraction) for finding in findings]
+    best = max((finding.saved_fraction or 0.0 for finding in returned), default=0.0)
+    enough = ENOUGH * best if best >= LIMITS.mostly else 0.0
+    return tuple(sorted(returned, key=lambda finding: _place(finding, enough)))
 
 
 def _with_return(finding: Finding, steps_fraction: float) -> Finding:
@@ -192,16 +196,16 @@ def _with_return(finding: Finding, steps_fraction: float) -> Finding:
     return msgspec.structs.replace(finding, saved_fraction=saved, return_per_day=per_day)
 
 
-def _place(finding: Finding) -> tuple[bool, int, float]:
+def _place(finding: Finding, enough: float) -> tuple[bool, int, bool, float]:
     """Urgency, a class, and the place in it: smaller is earlier."""
     later, tried = not finding.urgent, finding.measured_gain
     if tried is not None and tried.gains_nothing:
-        return later, 4, 0.0
+        return later, 4, False, 0.0
     if finding.saved_fraction is None:
         low, high = finding.severity == "low", finding.severity == "high"
-        return (later, 3, 0.0) if low else (later, 1, float(not high))
-    notable = finding.saved_fraction >= LIMITS.worth
-    return later, 0 if notable else 2, -(finding.return_per_day or 0.0)
+        return (later, 3, False, 0.0) if low else (later, 1, False, float(not high))
+    notable, partial = finding.saved_fraction >= LIMITS.worth, finding.saved_fraction < enough
+    return later, 0 if notable else 2, partial, -(finding.return_per_day or 0.0)
 
 
 def saving(gain: float) -> float:
