@@ -236,8 +236,10 @@ def test_verls_phases_have_their_names(tmp_path: Path) -> None:
     )
     assert summary.phases_s()["other"] == pytest.approx(4.0)
     assert summary.own["answers"] == 128
-    ids = [finding.id for finding in summary.findings]
-    assert {"reward_functions", "weight_transfer", "useless_answers"} <= {*ids}
+    ids = {finding.id for finding in summary.findings}
+    assert {"reward_functions", "weight_transfer"} <= ids
+    # An answer that the engine has aborted is none: of those that came nobody knows it.
+    assert "useless_answers" not in ids
 
 
 def test_torchtitan_says_what_ended_a_fit_in_an_evaluation(tmp_path: Path) -> None:

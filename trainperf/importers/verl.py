@@ -74,8 +74,6 @@ def _step(metrics: Mapping[str, float]) -> Iterator[LogEvent]:
         tokens = timed_s["gen"] / per_token_s if per_token_s else 0.0
         own |= {"rollouts": 1, "longest": round(longest), "median": round(usual)}
         own |= {"tokens": round(tokens), "answers": round(tokens / usual)}
-    if "response/aborted_ratio" in metrics:
-        own |= {"judged": 1, "useless": round(1e6 * metrics["response/aborted_ratio"])}
     yield LoggedSteps(
         wall_ns=round((step_s - gaps_s if inside else step_s) * SECOND),
         facts={"tokens_effective": metrics.get("perf/total_num_tokens")},
