@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.imported import imported
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
+from trainperf.commands.import_ import COMMAND
 from trainperf.core.errors import LogError
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.window import RunWindow
@@ -402,11 +404,18 @@ def test_a_log_is_refused(files: dict[str, str | bytes], says: str, tmp_path: Pa
 
 
 def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
-    """Whatever other lines there are."""
+    """Whatever other lines there are; of one that there is not, all names are told, as in help."""
     file = tmp_path / "a.log"
     file.write_text(DEEPSPEED + MEGATRON, encoding="utf-8")
+    names = [kind.name for kind in FORMATS]
 
     assert recognise([file], "megatron").name == "megatron"
+    with pytest.raises(LogError, match=f"--format nemo: there are {', '.join(names)}"):
+        recognise([file], "nemo")
+    parser = ArgumentParser()
+    for argument in COMMAND.arguments:
+        argument(parser)
+    assert [name for name in names if name not in parser.format_help()] == []
 
 
 def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:
