@@ -89,7 +89,7 @@ def _less_padding(facts: Facts) -> Use:
     change = first_that_holds(
         {
             # No loader can sort the answers of a policy.
-            "no_straggling_answer": "rollouts" in facts.summary.own,
+            "no_straggling_answer": facts.summary.answers,
             "pack_more": facts.number(PACKED),
             "pack": not lengths,
             # Hardly any token is padding in batches as wide as their longest: lengths are alike.
