@@ -87,18 +87,16 @@ def _less_padding(facts: Facts) -> Use:
     # Each batch is padded to its own longest sequence already: their order is all there is.
     in_order = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= widest
     change = first_that_holds(
-        {
-            # No loader can sort the answers of a policy.
-            "no_straggling_answer": facts.summary.answers,
-            "pack_more": facts.number(PACKED),
-            "pack": not lengths,
-            # Hardly any token is padding in batches as wide as their longest: lengths are alike.
-            "pad_to_longest": 0 < (1 - ALIKE) * widest <= tokens,
-            # Even the longest sequence leaves room.
-            "pad_less": longest <= 0.75 * capacity,
-            "pack_rows": lengths and _median(lengths) <= capacity / 2 and not in_order,
-            "similar_lengths": True,
-        }
+        # No loader can sort the answers of a policy.
+        ("no_straggling_answer", facts.summary.answers),
+        ("pack_more", facts.number(PACKED)),
+        ("pack", not lengths),
+        # Hardly any token is padding in batches as wide as their longest: lengths are alike.
+        ("pad_to_longest", 0 < (1 - ALIKE) * widest <= tokens),
+        # Even the longest sequence leaves room.
+        ("pad_less", longest <= 0.75 * capacity),
+        ("pack_rows", lengths and _median(lengths) <= capacity / 2 and not in_order),
+        ("similar_lengths", True),
     )
     version = facts.run.software.get("transformers", "")
     values = {"longest": longest, "capacity": round(capacity), "version": version}
