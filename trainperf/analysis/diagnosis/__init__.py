@@ -50,7 +50,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "operators:constant_rebuilt",
             "operators:recompute",
             "padding:padding",
-            "padding:ignored_targets",
+            "needless:ignored_targets",
             "needless:compute_once",
             "needless:computed_again",
             "needless:unheld_gradients",

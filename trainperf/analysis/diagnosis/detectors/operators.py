@@ -175,8 +175,8 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         and not is_tiny(row, facts)
         and not is_looped(row, facts)
     ]
-    forward = {(row.use.module, row.use.line) for row in chains if row.use.part != "backward"}
-    rows = [row for row in chains if (row.use.module, row.use.line) in forward]
+    forward = {row.use.source for row in chains if row.use.part != "backward"}
+    rows = [row for row in chains if row.use.source in forward]
     inner = sum(row.use.inner_bytes for row in rows)
     moved = sum(row.use.moved_bytes for row in rows)
     # Share of what they move that one kernel would not: a pair hands on a third.
