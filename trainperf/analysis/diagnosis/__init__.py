@@ -42,6 +42,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "fit:slow_steps",
             "loader:epoch_start",
             "host:debug_modes",
+            "operators:convolution_search",
             "host:logging",
             "code:metrics_every_batch",
             "code:hidden_syncs",

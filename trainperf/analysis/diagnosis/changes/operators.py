@@ -276,6 +276,14 @@ CHANGES: tuple[Change, ...] = (
         confirm=_AUDIT,
     ),
     Change(
+        id="no_cudnn_benchmark",
+        of=("convolution_search",),
+        advice="Let cuDNN search no more",
+        how="torch.backends.cudnn.benchmark = False, or pad and crop to a few sizes",
+        how_in={LIGHTNING: "Trainer(benchmark=False), or pad and crop to a few sizes"},
+        trials=("cudnn_benchmark",),
+    ),
+    Change(
         id="single_precision",
         of=("matmul_precision",),
         advice="Compute in fp32",

@@ -260,6 +260,27 @@ of its input without the attention matrix (34 bytes per 16-bit number: Korthikan
 2205.05198, section 4.1), and a few more."""
 
 
+def convolution_search(account: StepAccount, facts: Facts) -> Cause | None:
+    """CuDNN looks for the fastest convolution anew for each size of a batch, and sizes vary.
+
+    What that costs depends on how many sizes there are: nothing is known but that it costs.
+
+    Wrong where: a few sizes come back again and again.
+    To confirm: `trainperf try --only cudnn_benchmark SCRIPT`, or `trainperf prove` without it.
+    """
+    needed = ("cudnn_benchmark", "convolution_format", "shapes_vary")
+    if account.device is None or not account.judged or not all(map(facts.settings.get, needed)):
+        return None
+    return Cause(
+        id="convolution_search",
+        title="cuDNN searches for its fastest convolutions while the sizes of batches vary",
+        evidence=("cudnn.benchmark is on: each new size is tried with every algorithm",),
+        changes=(Use(change="no_cudnn_benchmark"),),
+        confidence="medium",
+        severity="low",
+    )
+
+
 @worth(LIMITS.notable)
 def recompute(account: StepAccount, facts: Facts) -> Cause | None:
     """Activation checkpointing computes forward a second time, and the memory would do without.
