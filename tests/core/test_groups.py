@@ -28,5 +28,6 @@ def test_neighbours_are_a_run(numbers: list[int], runs: list[tuple[int, int]]) -
 
 
 def test_the_first_case_that_holds_is_chosen() -> None:
-    """Whatever is true of it; a case that holds later does not count."""
-    assert first_that_holds({"no": 0, "yes": "words", "later": True}) == "yes"
+    """Whatever is true of it; a case that holds later does not count, also one that came before."""
+    assert first_that_holds(("no", 0), ("yes", "words"), ("later", True)) == "yes"
+    assert first_that_holds(("again", False), ("yes", True), ("again", True)) == "yes"

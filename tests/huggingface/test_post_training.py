@@ -17,6 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, T
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.steps.own_sums import AnswerFacts
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.huggingface.post_training import METHODS
 
@@ -151,7 +152,7 @@ def test_a_slow_reward_comes_back(tmp_path: Path) -> None:
 
     slept_s = steady(summary, sleeper.naps["reward"])
     assert summary.phases_s()["reward: distinct"] == pytest.approx(slept_s, rel=0.02)
-    assert summary.own["cpu:reward: distinct"] < 0.1 * slept_s
+    assert (summary.named_phases["reward: distinct"].cpus or 0.0) < 0.1
     assert sum(summary.phases_s().values()) == pytest.approx(summary.value("step_mean_s"))
     assert first(summary) == "reward_functions"
     assert "async def" in summary.findings[0].action
@@ -172,7 +173,8 @@ def test_one_long_answer_comes_back(tmp_path: Path) -> None:
     assert without_s is not None
     lost_s = longest.fraction * step_s
     assert lost_s == pytest.approx(steady(summary, policy.waits_s), rel=0.02)
-    assert summary.own["tokens"] == (ANSWERS - 1) * USUAL + LONGEST
+    assert summary.answers is not None
+    assert summary.answers.tokens == (ANSWERS - 1) * USUAL + LONGEST
     assert "longest_answer" not in {finding.id for finding in capped.findings}
 
 
@@ -241,7 +243,7 @@ def test_methods_and_rewards_have_phases_while_the_fit_goes_on(
     assert len(naps.pop("other")) == steps
     spent_s = {name: found.phases_s()[name] for name in naps}
     assert spent_s == pytest.approx({n: sum(each) / steps for n, each in naps.items()}, rel=0.1)
-    assert (found.own["longest"], found.own["median"], found.own["tokens"]) == (10, 4, 18)
+    assert found.answers == AnswerFacts(tokens=18, number=3, longest=10, usual=4)
     assert not METHODS.keys() & vars(training).keys()
     assert training.reward_funcs == rewards
     with callback.phase("mine"):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +16,15 @@ from support.imported import imported
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
+from trainperf.commands.import_ import COMMAND
 from trainperf.core.errors import LogError
 from trainperf.core.loop_kind import imported_from
+from trainperf.core.steps.own_sums import AnswerFacts
 from trainperf.core.window import RunWindow
 from trainperf.importers import FORMATS, recognise
 from trainperf.importers.writing import write_run
 from trainperf.reports.run.page import load_page_data, render
+from trainperf.reports.run.rows import facts
 
 
 def summary_of(folder: Path, *texts: str) -> Summary:
@@ -224,7 +228,7 @@ def test_verls_phases_have_their_names(tmp_path: Path) -> None:
     """Two models weigh the answers; the answers' number follows from the time of a token."""
     summary = summary_of(tmp_path, logs.verl(50))
 
-    named = {name: s for name, s in summary.phases_s().items() if f"phase:{name}" in summary.own}
+    named = {name: summary.phases_s()[name] for name in summary.named_phases}
     assert named == pytest.approx(
         {
             "rollout": 40.0,
@@ -235,9 +239,24 @@ def test_verls_phases_have_their_names(tmp_path: Path) -> None:
         }
     )
     assert summary.phases_s()["other"] == pytest.approx(4.0)
-    assert summary.own["answers"] == 128
-    ids = [finding.id for finding in summary.findings]
-    assert {"reward_functions", "weight_transfer", "useless_answers"} <= {*ids}
+    assert summary.answers == AnswerFacts(
+        tokens=65_536, number=128, longest=1024, usual=512, usual_is="mean"
+    )
+    ids = {finding.id for finding in summary.findings}
+    assert {"reward_functions", "weight_transfer"} <= ids
+    # An answer that the engine has aborted is none: of those that came nobody knows it.
+    assert "useless_answers" not in ids
+
+
+def test_verls_answers_are_not_counted_without_the_time_of_a_token(tmp_path: Path) -> None:
+    """Their lengths are known, so what is said of them has no number of answers in it."""
+    text = logs.verl(50).replace("timing_per_token_ms/gen", "timing_per_token_ms/none")
+    summary = summary_of(tmp_path, text)
+
+    of_answers = [fact for fact in facts(summary) if "answers" in fact or "generated" in fact]
+    assert of_answers == ["answers longest 1,024, mean 512 tokens"]
+    longest = next(each for each in summary.findings if each.id == "longest_answer")
+    assert longest.evidence[0] == "the longest answer has 1,024 tokens, the mean 512"
 
 
 def test_torchtitan_says_what_ended_a_fit_in_an_evaluation(tmp_path: Path) -> None:
@@ -400,11 +419,18 @@ def test_a_log_is_refused(files: dict[str, str | bytes], says: str, tmp_path: Pa
 
 
 def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
-    """Whatever other lines there are."""
+    """Whatever other lines there are; of one that there is not, all names are told, as in help."""
     file = tmp_path / "a.log"
     file.write_text(DEEPSPEED + MEGATRON, encoding="utf-8")
+    names = [kind.name for kind in FORMATS]
 
     assert recognise([file], "megatron").name == "megatron"
+    with pytest.raises(LogError, match=f"--format nemo: there are {', '.join(names)}"):
+        recognise([file], "nemo")
+    parser = ArgumentParser()
+    for argument in COMMAND.arguments:
+        argument(parser)
+    assert [name for name in names if name not in parser.format_help()] == []
 
 
 def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:

@@ -361,4 +361,5 @@ def test_a_phase_of_ones_own_in_a_step_that_was_none_is_the_gaps(tmp_path: Path)
     assert monitor.run is not None
     found = summarize(Run.open(monitor.run))
     assert sum(found.ledger_s.values()) == pytest.approx(found.run.fit_s)
-    assert found.own == {}
+    assert found.named_phases == {}
+    assert found.answers is None

@@ -43,6 +43,7 @@ from trainperf.core.paths import AnyPath
 from trainperf.core.phases import TAGS
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
+from trainperf.core.steps.own_sums import answer_facts, named_phases
 from trainperf.traces.capture_files import read_all
 
 
@@ -162,6 +163,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     hang = hang_of(replay, documents.standstills, now_s)
     if hang is not None and not hang.over and facts.state == "killed":  # it writes of itself
         facts = msgspec.structs.replace(facts, state="running", ended_otherwise=())
+    own = _own(replay)
     summary = Summary(
         run=facts,
         hang=hang,
@@ -178,7 +180,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
         actions_s=_slowest_s(replay, "actions_ns"),
         threads_s=_slowest_s(replay, "threads_ns"),
-        own=_own(replay),
+        named_phases=named_phases(own),
+        answers=answer_facts(own),
         memory=documents.memory,
         compilation=documents.compilation,
         loader=documents.loader,
@@ -212,16 +215,12 @@ def _sequence_lengths(replay: Replay) -> dict[int, int]:
 
 
 def _own(replay: Replay) -> dict[str, float]:
-    """Of a mean steady step what has no column, times in seconds."""
+    """Means over the steady steps of what has no column."""
     sums: Counter[str] = Counter()
     for journal in replay.journals.values():
         sums.update(journal.totals.own)
     steps = sums.pop("steps", 0)
-    return {
-        name: number / steps / (1e9 if name.startswith(("phase:", "cpu:")) else 1)
-        for name, number in sums.items()
-        if steps
-    }
+    return {name: number / steps for name, number in sums.items() if steps}
 
 
 def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:

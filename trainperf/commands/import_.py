@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from trainperf.commands.cli import Command, argument
-from trainperf.core.errors import ConfigError
 
 
 _FOLDER = "imported"
@@ -13,14 +12,11 @@ _FOLDER = "imported"
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
-    from trainperf.importers import FORMATS, recognise
+    from trainperf.importers import recognise
     from trainperf.importers.writing import write_run
     from trainperf.reports.run.page import save_reports
     from trainperf.reports.run.text import rendered
 
-    names = [kind.name for kind in FORMATS]
-    if given.format not in (None, *names):
-        raise ConfigError(f"--format {given.format}: there are {', '.join(names)}")
     kind = recognise(given.files, given.format)
     base = given.out or Path(_FOLDER) / Path(given.files[0].name.removesuffix(".gz")).stem
     run = Run.open(write_run(kind, given.files, base))
@@ -43,8 +39,8 @@ COMMAND = Command(
         argument(
             "--format",
             metavar="FORMAT",
-            help="what wrote the log: torchtitan, deepspeed, megatron or huggingface "
-            "(default: recognised by its lines)",
+            help="what wrote the log: torchtitan, deepspeed, megatron, huggingface or "
+            "verl (default: recognised by its lines)",
         ),
         argument(
             "--out",

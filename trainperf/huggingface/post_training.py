@@ -22,6 +22,7 @@ from trainperf.core.post_training import (
     ROLLOUT,
     WEIGHT_TRANSFER,
 )
+from trainperf.core.steps.own_sums import count_answers
 from trainperf.huggingface.passes import stand_in
 from trainperf.loop.fit import Fit
 from trainperf.recording.process_objects import living
@@ -91,7 +92,9 @@ def _count(recorder: Recorder, generated: tuple[object, ...]) -> None:
     """Count answers that are lists of tokens: some trainers have other things in their place."""
     answers = generated[1] if isinstance(generated, tuple) and len(generated) > 1 else None
     if isinstance(answers, list):
-        recorder.count_answers([len(answer) for answer in answers if isinstance(answer, list)])
+        count_answers(
+            recorder.count, [len(answer) for answer in answers if isinstance(answer, list)]
+        )
 
 
 def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArguments) -> None:
@@ -107,4 +110,4 @@ def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArgumen
     masks = getattr(args, "mask_truncated_completions", False)
     masked = latest.get("completions/clipped_ratio") if masks else None
     if useless is not None:
-        recorder.count_answers((), max(useless, masked or 0.0))
+        count_answers(recorder.count, (), max(useless, masked or 0.0))

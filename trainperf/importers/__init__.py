@@ -24,7 +24,7 @@ def recognise(files: Sequence[Path], name: str | None = None) -> LogFormat:
     """The one format of all *files*, or the one of that *name*.
 
     Raises:
-        LogError: They have none that is known, or more than one.
+        LogError: They have none that is known, or more than one; or there is none of that name.
         OSError: A file cannot be read.
     """
     counts: dict[tuple[str, str], int] = {}
@@ -39,6 +39,8 @@ def recognise(files: Sequence[Path], name: str | None = None) -> LogFormat:
             )
         counts |= {(each, file.name): number for each, number in names.items()}
     kinds = [kind for kind in FORMATS if kind.name in {name, *(each for each, _ in counts)}]
+    if not kinds:
+        raise LogError(f"--format {name}: there are {', '.join(kind.name for kind in FORMATS)}")
     if len(kinds) > 1:
         both = " and ".join(f"{n:,} of {each} ({file})" for (each, file), n in counts.items())
         raise LogError(

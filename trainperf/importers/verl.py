@@ -18,6 +18,7 @@ from trainperf.core.post_training import (
     UPDATE,
     WEIGHT_TRANSFER,
 )
+from trainperf.core.steps.own_sums import PHASE, rollout_sums
 from trainperf.importers.base import (
     SECOND,
     LogEvent,
@@ -43,9 +44,8 @@ _STEP = re.compile(rb'(?:\bstep|"step"): ?(\d+)')
 _METRIC = re.compile(rb'([\w/]+)"?: ?(?:np\.\w+\()?(-?\d[\d.e+-]*)')
 
 
-def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
+def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:  # noqa: ARG001 no settings are in it
     """The steps and gaps of a training, in order."""
-    fit.config["usual_answer"] = "mean"
     last = None
     for line in lines_of(file):
         step = _STEP.search(line) if FORMAT.mark.search(line) else None
@@ -64,7 +64,7 @@ def _step(metrics: Mapping[str, float]) -> Iterator[LogEvent]:
     step_s, gaps_s = metrics["timing_s/step"], sum(timed_s[name] for name in _GAPS.values())
     inside = sum(timed_s.values()) <= step_s
     own = {
-        f"phase:{phase}": round(sum(timed_s[name] for name in names) * SECOND)
+        f"{PHASE}{phase}": round(sum(timed_s[name] for name in names) * SECOND)
         for phase, names in _PHASES.items()
         if any(timed_s[name] for name in names)
     }
@@ -72,10 +72,8 @@ def _step(metrics: Mapping[str, float]) -> Iterator[LogEvent]:
     if longest and usual:
         per_token_s = metrics.get("timing_per_token_ms/gen", 0.0) / 1e3
         tokens = timed_s["gen"] / per_token_s if per_token_s else 0.0
-        own |= {"rollouts": 1, "longest": round(longest), "median": round(usual)}
-        own |= {"tokens": round(tokens), "answers": round(tokens / usual)}
-    if "response/aborted_ratio" in metrics:
-        own |= {"judged": 1, "useless": round(1e6 * metrics["response/aborted_ratio"])}
+        answers = tokens / usual
+        own |= rollout_sums(answers=answers, tokens=tokens, longest=longest, mean=usual)
     yield LoggedSteps(
         wall_ns=round((step_s - gaps_s if inside else step_s) * SECOND),
         facts={"tokens_effective": metrics.get("perf/total_num_tokens")},

@@ -7,6 +7,7 @@ from functools import partial
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import process_ns
 from trainperf.core.phases import FIRST_GAP, LABELS, Gap, Phase
+from trainperf.core.steps.own_sums import PROCESSOR
 from trainperf.loop.moves import Move
 from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
@@ -123,7 +124,7 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
         def begins() -> None:
             self._computed()
-            self._open.append(f"cpu:{name}")
+            self._open.append(f"{PROCESSOR}{name}")
             self.enter(slot)
 
         def ends(*_: object) -> None:

@@ -1,15 +1,15 @@
 """Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent
 from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
+from trainperf.core.steps.own_sums import PHASE
 from trainperf.core.steps.records import GapRecord
 from trainperf.recording.timeline import Timeline
 
@@ -163,27 +163,13 @@ class Recorder(Timeline):
         if self.slot < FIRST_GAP:
             self._own[name] += number
 
-    def count_answers(self, lengths: Sequence[int], useless: float | None = None) -> None:
-        """A policy has generated answers of these lengths in tokens.
-
-        Args:
-            lengths: Of the answers of one rollout.
-            useless: Share of answers from which nothing is learned; `None` where nobody has judged.
-        """
-        inside = self.slot < FIRST_GAP
-        if lengths and inside:
-            sizes = {"longest": max(lengths), "median": round(median(lengths))}
-            self._own.update(sizes, rollouts=1, answers=len(lengths), tokens=sum(lengths))
-        if useless is not None and inside:
-            self._own.update(judged=1, useless=round(1e6 * useless))
-
     # -- inside -------------------------------------------------------------------------------
 
     def _take_own(self) -> dict[str, int]:
         """What the step has of its own; phases that the loop has named become part of `other`."""
         spent = self._spent
         for place, name in enumerate(reversed(self.own), SLOTS):
-            self._own[f"phase:{name}"] += spent[place]
+            self._own[f"{PHASE}{name}"] += spent[place]
             spent[_OTHER] += spent[place]
             spent[place] = 0
         own, self._own = dict(self._own), Counter()

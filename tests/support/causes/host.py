@@ -639,18 +639,6 @@ SWITCHES = (
         words=("cudnn deterministic is on in training",),
     ),
     Case(
-        "debug_modes",
-        "cuDNN searches for each new size",
-        switched(cudnn_benchmark=True, shapes_vary=True, **CONVOLVES),
-        None,
-        "no_cudnn_benchmark",
-        (
-            switched(cudnn_benchmark=True, **CONVOLVES),
-            switched(cudnn_benchmark=True, shapes_vary=True, convolution_format="contiguous"),
-        ),
-        words=("cudnn benchmark is on in training", "anew for each size"),
-    ),
-    Case(
         "garbage",
         "0.6 of 10 s",
         collected(0.6),

@@ -16,6 +16,7 @@ from support.accounts import (
 )
 from support.audits import CHIP
 from support.causes.case import CauseCase as Case
+from support.causes.host import CONVOLVES, switched
 
 from trainperf.analysis.diagnosis.account import Basis, DeviceAccount, Region
 from trainperf.core.artifacts.audit import AttentionTime, MeasuredChip
@@ -783,6 +784,18 @@ LEARNED = (
         "keep_activations",
         words=("model.gradient_checkpointing_disable()",),
         shows={"where": "net.py:5"},
+    ),
+    Case(
+        "convolution_search",
+        "cuDNN searches for each new size",
+        switched(cudnn_benchmark=True, shapes_vary=True, **CONVOLVES),
+        None,
+        "no_cudnn_benchmark",
+        (
+            switched(cudnn_benchmark=True, **CONVOLVES),
+            switched(cudnn_benchmark=True, shapes_vary=True, convolution_format="contiguous"),
+        ),
+        words=("while the sizes of batches vary", "each new size"),
     ),
     Case(
         "gradients_on",

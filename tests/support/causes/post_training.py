@@ -5,33 +5,33 @@ from support.causes.case import CauseCase as Case
 from support.causes.host import lines
 
 from trainperf.core.loop_kind import HUGGING_FACE, LoopKind
+from trainperf.core.readings import STEP_MEAN_S
+from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
 
 
 def generates(
     reward: float = 5.0,
     transfer: float = 1.0,
-    median: float = 100.0,
     loop: LoopKind = HUGGING_FACE,
-    **own: float,
+    cpus: float | None = None,
+    **answers: float,
 ) -> Seen:
     """Steps of 200 ms in which 16 answers are generated, the longest of 160 tokens."""
     slots = {"rollout": 100.0, "reward: accuracy": reward, "weight_transfer": transfer}
-    known = {
-        "rollouts": 1.0,
-        "answers": 16.0,
-        "tokens": 1700.0,
-        "longest": 160.0,
-        "median": median,
-        **{f"phase:{name}": spent / 1e3 for name, spent in slots.items()},
-    }
-    account = step(**slots, forward=200.0 - sum(slots.values()))
-    return seen(account, own=known | own, loop=loop)
+    usual = {"number": 16.0, "tokens": 1700.0, "longest": 160.0, "usual": 100.0}
+    return seen(
+        step(**slots, forward=200.0 - sum(slots.values())),
+        named_phases={n: NamedPhase(seconds=ms / 1e3, cpus=cpus) for n, ms in slots.items()},
+        answers=AnswerFacts(**usual | answers),
+        readings={STEP_MEAN_S: 0.2},
+        loop=loop,
+    )
 
 
 def named(ms: float, name: str = "planning", **known: object) -> Seen:
     """Steps of 100 ms, of which a phase with a name of the loop's own takes so many."""
-    own = {f"phase:{name}": ms / 1e3, f"cpu:{name}": 0.2 * ms / 1e3}
-    return seen(step(forward=100 - ms, **{name: ms}), own=own, **known)
+    phase = NamedPhase(seconds=ms / 1e3, cpus=0.2)
+    return seen(step(forward=100 - ms, **{name: ms}), named_phases={name: phase}, **known)
 
 
 CASES = (
@@ -41,7 +41,7 @@ CASES = (
         generates(),
         0.0375,
         "no_straggling_answer",
-        (generates(median=150.0), generates(longest=0.0), seen(step(forward=100))),
+        (generates(usual=150.0), generates(longest=0.0), seen(step(forward=100))),
         words=(
             "38 % of the rollout waits for the longest answer",
             "the longest of 16 answers has 160 tokens, the median 100",
@@ -54,7 +54,7 @@ CASES = (
         seen(
             step(forward=100),
             readings={"padding_fraction": 0.5},
-            own={"rollouts": 1.0},
+            answers=AnswerFacts(),
             loop=HUGGING_FACE,
         ),
         0.050,
@@ -64,7 +64,7 @@ CASES = (
     Case(
         "reward_functions",
         "it waits: 0.1 of a CPU",
-        generates(reward=50.0, **{"cpu:reward: accuracy": 0.005}),
+        generates(reward=50.0, cpus=0.1),
         0.050,
         "rewards_at_once",
         (generates(reward=9.0), seen(step(forward=100))),
@@ -73,7 +73,7 @@ CASES = (
     Case(
         "reward_functions",
         "it computes on one CPU",
-        generates(reward=50.0, **{"cpu:reward: accuracy": 0.05}),
+        generates(reward=50.0, cpus=1.0),
         0.050,
         "rewards_in_processes",
         words=("on 1.0 CPUs", "ProcessPoolExecutor"),
@@ -89,11 +89,11 @@ CASES = (
     ),
     Case(
         "useless_answers",
-        "a quarter of the answers, in the two reports of a step",
-        generates(judged=2.0, useless=500_000.0),
+        "a quarter of the answers",
+        generates(useless=0.25),
         None,
         "skip_useless_prompts",
-        (generates(judged=2.0, useless=100_000.0), generates()),
+        (generates(useless=0.05), generates()),
         words=("nothing is learned from 25 % of the answers",),
         shows={"severity": "low"},
     ),
@@ -113,6 +113,6 @@ CASES = (
         generates(),
         None,
         "faster_rollout",
-        words=("rollout takes 50 % of the step", "17,000 tokens generated/s", "use_vllm=True"),
+        words=("rollout takes 50 % of the step", "8,500 generated tokens/s", "use_vllm=True"),
     ),
 )

@@ -3,6 +3,7 @@
 import torch
 from support.toy_training import Net, only, step, training
 from torch import nn
+from torch.backends import cudnn
 
 from trainperf.trials.builtin.channels_last import channels_last
 from trainperf.trials.builtin.cudnn_benchmark import cudnn_benchmark
@@ -32,6 +33,18 @@ def test_training_with_it_learns_the_same() -> None:
 
     for one, other in zip(*(toy.module.parameters() for toy in toys), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_cudnns_search_is_tried_the_other_way_than_it_is() -> None:
+    """Off where it is on; afterwards it is as it was."""
+    with cudnn.flags(benchmark=True):
+        trial = only(cudnn_benchmark(training()))
+        trial.on()
+        tried = cudnn.benchmark
+        trial.off()
+
+        assert (tried, cudnn.benchmark) == (False, True)
+        assert trial.apply == "torch.backends.cudnn.benchmark = False"
 
 
 def test_without_a_convolution_or_without_cudnn_they_do_not_apply() -> None:

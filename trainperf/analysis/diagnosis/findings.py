@@ -116,13 +116,11 @@ def _fraction(claim: Claim, account: StepAccount) -> float:
 def _resource(claim: Claim) -> str:
     """Whose seconds they are."""
     return first_that_holds(
-        {
-            "fit": claim.pauses_s,
-            "operators": claim.regions or claim.shrinks,
-            "communication": "communication_s" in claim.device,
-            "loader": "data_wait" in claim.owns_s,
-            "host": True,
-        }
+        ("fit", claim.pauses_s),
+        ("operators", claim.regions or claim.shrinks),
+        ("communication", "communication_s" in claim.device),
+        ("loader", "data_wait" in claim.owns_s),
+        ("host", True),
     )
 
 

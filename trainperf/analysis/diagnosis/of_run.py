@@ -27,7 +27,7 @@ from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.lines import BETWEEN
-from trainperf.analysis.summary.schema import Summary, SyncPoint, with_own_phases
+from trainperf.analysis.summary.schema import Summary, SyncPoint, with_named_phases
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.chips import chip_of
@@ -147,7 +147,7 @@ def _loop_s(facts: Facts) -> dict[str, float]:
         left_s -= ours_s
         if slot in loop_s:
             loop_s[slot] -= ours_s
-    return _told_apart(facts, with_own_phases(loop_s, facts.summary.own))
+    return _told_apart(facts, with_named_phases(loop_s, facts.summary.named_phases))
 
 
 def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:

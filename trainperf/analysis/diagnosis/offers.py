@@ -51,7 +51,11 @@ OFFERS = (
     _trial("optimizer_fused", "change", "the optimizer's update as one kernel"),
     _trial("optimizer_foreach", "change", "the update of many parameters at a time"),
     _trial("channels_last", "change", "2-D convolutions with their channels last"),
-    _trial("cudnn_benchmark", "change", "cuDNN chooses its fastest convolution"),
+    _trial(
+        "cudnn_benchmark",
+        "change",
+        "cuDNN's search for the fastest convolution, on or off",
+    ),
     _trial("trimmed_batches", "change", "batches cut to their longest row"),
     _trial("sorted_batches", "change", "batches of neighbours in length, each cut"),
     _trial("packed_batches", "change", "nothing: packing is tried by hand, with trainperf prove"),

@@ -303,13 +303,12 @@ class _Judge:
 
 
 def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:
-    cases: dict[WhoIsLate, object] = {
-        "too_few_steps": fold.n < LIMITS.steps,
-        "same": named,
-        "rotating": 2 * fold.late_steps.sum() >= fold.n,
-        "nobody": True,
-    }
-    return first_that_holds(cases)
+    return first_that_holds(
+        ("too_few_steps", fold.n < LIMITS.steps),
+        ("same", named),
+        ("rotating", 2 * fold.late_steps.sum() >= fold.n),
+        ("nobody", True),
+    )
 
 
 def _beyond(values: Column) -> Column:

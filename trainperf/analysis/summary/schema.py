@@ -45,7 +45,8 @@ from trainperf.core.device_kind import DeviceKind, device_kind_of
 from trainperf.core.findings import Finding, Ordinary
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
-from trainperf.core.readings import find, phase_reading
+from trainperf.core.readings import STEP_MEAN_S, find, phase_reading
+from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading, not_covered
 
@@ -231,9 +232,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     threads_s: dict[str, float] = {}
     """Other thread of Python to its processor time per step, all steps, on the rank where it is
     largest."""
-    own: dict[str, float] = {}
-    """Of a mean steady step what has no column, by the names in `Totals.own`: seconds, else
-    numbers."""
+    named_phases: dict[str, NamedPhase] = {}
+    answers: AnswerFacts | None = None
+    """`None` where no policy generates."""
     dimensions: Dimensions | None = None
     light: SpeedOfLight | None = None
     """`None` without an audited step, or where the chip's limits are not known."""
@@ -278,6 +279,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """The function that most of a phase or gap was seen in; `None` where there is none."""
         return next((lines.owner for lines in self.lines if lines.slot == slot), None)
 
+    def generated_tokens_per_s(self) -> float | None:
+        """Tokens of answers that all ranks generate, per second of the whole step."""
+        step_s = self.value(STEP_MEAN_S)
+        if self.answers is None or not step_s:
+            return None
+        return self.answers.tokens * len(self.run.ranks) / step_s
+
     def phases_s(self) -> dict[str, float]:
         """Mean host seconds of each measured phase of a step, by label, in the order of the step.
 
@@ -291,13 +299,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             means = {n: s and s / max(1, self.run.steps) for n, s in spent.items()}
         named = [name for name in means if not not_covered(self.reading(phase_reading(name)))]
         spent_s = {name: mean_s for name in named if (mean_s := means[name]) is not None}
-        return with_own_phases(spent_s, self.own)
+        return with_named_phases(spent_s, self.named_phases)
 
 
-def with_own_phases(phases_s: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
+def with_named_phases(
+    phases_s: Mapping[str, float], named: Mapping[str, NamedPhase]
+) -> dict[str, float]:
     """Phases with those that the loop has named itself, which were in `other`."""
-    names = (name for name in own if name.startswith("phase:"))
-    named_s = {name.removeprefix("phase:"): own[name] for name in names}
+    named_s = {name: phase.seconds for name, phase in named.items()}
     if not named_s or "other" not in phases_s:
         return dict(phases_s)
     left_s = max(0.0, phases_s["other"] - sum(named_s.values()))

@@ -85,13 +85,12 @@ def held_up(
 def _silent(end: RankEnd, others: Iterable[Standstill]) -> At:
     """What is known of a rank that has written nothing of itself."""
     states = {each.peers[end.rank] for each in others if end.rank in each.peers}
-    cases: dict[At, object] = {
-        "ended": end.state not in ("running", "silent", "killed"),
-        "stopped": "stopped" in states,
-        "gone": states or end.state == "killed",
-        "silent": True,
-    }
-    return first_that_holds(cases)
+    return first_that_holds(
+        ("ended", end.state not in ("running", "silent", "killed")),
+        ("stopped", "stopped" in states),
+        ("gone", states or end.state == "killed"),
+        ("silent", True),
+    )
 
 
 def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str, str]:
@@ -101,16 +100,16 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str, str]:
     distributed = [each.function for each in inside if each.file.startswith(_DISTRIBUTED)]
     collective = next((name for name in distributed if name != "wrapper"), "")
     in_engine = inside and inside[-1].function == "_engine_run_backward"
-    cases: dict[At, object] = {
-        "ended": standstill.phase == ENDED,
-        "saving": standstill.phase == Gap.CHECKPOINT.label or _passes(standstill.stack, *_SAVE),
-        "works": not standstill.still,
-        "collective": several and collective,
-        "backward": several and in_engine,
-        "loader": _passes(standstill.stack, _LOADER),
-        "stands": True,
-    }
-    at = first_that_holds(cases)
+    saves = standstill.phase == Gap.CHECKPOINT.label or _passes(standstill.stack, *_SAVE)
+    at: At = first_that_holds(
+        ("ended", standstill.phase == ENDED),
+        ("saving", saves),
+        ("works", not standstill.still),
+        ("collective", several and collective),
+        ("backward", several and in_engine),
+        ("loader", _passes(standstill.stack, _LOADER)),
+        ("stands", True),
+    )
     where, function = (f"{own.file}:{own.line}", own.function) if own else ("", "")
     named = {"collective": collective, "works": function, "stands": function}
     return at, where, named.get(at, ""), standstill.handles

@@ -19,6 +19,9 @@ Part = Literal["forward", "backward", "recompute", "optimizer"]
 Kind = Literal["matmul", "pointwise", "reduction", "copy", "other"]
 Place = Literal["device", "host", "link"]
 
+_ELEMENT_BYTES = {"fp64": 8, "int64": 8, "fp16": 2, "bf16": 2, "fp8": 1, "bool": 1}
+"""Of dtypes that have not four."""
+
 PARTS: tuple[Part, ...] = ("forward", "backward", "recompute", "optimizer")
 
 
@@ -103,6 +106,17 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     def short_name(self) -> str:
         """E.g. `addmm`."""
         return short_name(self.name)
+
+    @property
+    def source(self) -> tuple[str | None, str | None]:
+        """Module and line."""
+        return self.module, self.line
+
+    @property
+    def written_numbers(self) -> float:
+        """How many elements a call writes."""
+        written = self.result_dtype or next(iter(self.dtypes), "")
+        return self.written_bytes / self.calls / _ELEMENT_BYTES.get(written, 4)
 
     @property
     def is_fused_attention(self) -> bool:

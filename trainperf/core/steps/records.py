@@ -254,8 +254,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     """Sums over the steady steps of what has no column: `steps`; `phase:NAME`, nanoseconds of a
     phase with a name of the loop's own, which are in `other` as well; `cpu:NAME`, processor time of
     the process in it, without other such phases; of a policy that generates `rollouts`, their
-    `answers` and `tokens`, the `longest` and the `median` answer of each, in tokens; and `useless`,
-    the answers per million from which nothing is learned, in `judged` reports of it."""
+    `answers` and `tokens`, the `longest` and the `median` answer of each, in tokens (of a log the
+    `mean` one); and `useless`, the answers per million from which nothing is learned, in `judged`
+    reports of it."""
     contention: dict[str, int] = {}
     """What the host's CPUs were asked for while the fit ran, on Linux: `span_ns` from the first
     reading to the last; `ran_ns` that the training thread had a CPU, and `waited_ns` that it was

@@ -26,6 +26,7 @@ from trainperf.core.formatting.units import (
 )
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.phases import GAPS, PHASES, Phase
+from trainperf.core.steps.own_sums import AnswerFacts
 from trainperf.core.steps.records import NOT_CLOSED
 from trainperf.meters.fold import NOT_COVERED, not_covered
 
@@ -305,8 +306,8 @@ def _note(summary: Summary, phase: str) -> str:
         copied, speed = summary.value(readings.H2D_BYTES), link_words(summary)
         measured = f"{size(copied)} at {speed}" if copied and speed else ""
         return summary.run.device_kind.copies or measured
-    computes_s, spent_s = summary.own.get(f"cpu:{phase}"), summary.own.get(f"phase:{phase}")
-    return f"{computes_s / spent_s:.1f} CPUs" if computes_s is not None and spent_s else ""
+    named = summary.named_phases.get(phase)
+    return f"{named.cpus:.1f} CPUs" if named and named.cpus is not None else ""
 
 
 def _loader(summary: Summary) -> str:
@@ -337,16 +338,14 @@ def _lengths(summary: Summary) -> Iterator[str]:
 
 def _answers(summary: Summary) -> Iterator[str]:
     """What a policy has generated: tokens, the longest answer, and answers for nothing."""
-    own, step_s = summary.own, summary.value(readings.STEP_MEAN_S)
-    rollouts, judged = own.get("rollouts"), own.get("judged")
-    if rollouts and step_s:
-        usual = summary.run.config.get("usual_answer", "median")
-        generated = own["tokens"] * len(summary.run.ranks) / step_s
+    answers, generated = summary.answers or AnswerFacts(), summary.generated_tokens_per_s()
+    if generated:
         yield f"{_whole(generated)} generated tokens/s"
-        longest, middle = own["longest"] / rollouts, own["median"] / rollouts
-        yield f"answers longest {_whole(longest)}, {usual} {_whole(middle)} tokens"
-    if judged:
-        yield f"useless answers {share(own['useless'] / judged / 1e6)}"
+    if answers.longest:
+        usual = f"{answers.usual_is} {_whole(answers.usual)}"
+        yield f"answers longest {_whole(answers.longest)}, {usual} tokens"
+    if answers.useless is not None:
+        yield f"useless answers {share(answers.useless)}"
 
 
 def _titled(summary: Summary) -> list[str]:

@@ -1,4 +1,4 @@
-"""cuDNN's own choice of the fastest convolution."""
+"""cuDNN's search for the fastest convolution."""
 
 from functools import partial
 
@@ -14,21 +14,21 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 
 
 def cudnn_benchmark(training: Training) -> list[Trial]:
-    """`torch.backends.cudnn.benchmark`; its choice is made in the steps that settle."""
+    """`torch.backends.cudnn.benchmark` on, or off where it is on; it searches as steps settle."""
     accelerator, parts = accelerator_of(training.device), training.module.modules()
+    searches = not cudnn.benchmark
     return [
         Trial(
             "cudnn_benchmark",
-            on=partial(setattr, cudnn, "benchmark", True),
-            off=partial(setattr, cudnn, "benchmark", cudnn.benchmark),
-            title="cuDNN chooses its fastest convolution",
-            apply="torch.backends.cudnn.benchmark = True",
+            on=partial(setattr, cudnn, "benchmark", searches),
+            off=partial(setattr, cudnn, "benchmark", not searches),
+            title=f"cuDNN looks for {'its fastest' if searches else 'no'} convolution",
+            apply=f"torch.backends.cudnn.benchmark = {searches}",
             where="before the training",
             tolerance=SAME_ARITHMETIC,
             unavailable={
                 f"no cuDNN on {accelerator.name()}": not accelerator.features().cudnn,
                 "it has no convolution": not any(isinstance(part, CONVOLUTIONS) for part in parts),
-                "torch.backends.cudnn.benchmark is True already": cudnn.benchmark,
                 "torch.backends.cudnn.deterministic leaves no choice": cudnn.deterministic,
             },
         )

@@ -235,13 +235,6 @@ CHANGES: tuple[Change, ...] = (
         "cudnn.benchmark = True where shapes stay: unless runs must be equal bit by bit",
     ),
     Change(
-        id="no_cudnn_benchmark",
-        of=("debug_modes",),
-        advice="Let cuDNN search no more",
-        how="torch.backends.cudnn.benchmark = False, or pad and crop to a few sizes",
-        how_in={LIGHTNING: "Trainer(benchmark=False), or pad and crop to a few sizes"},
-    ),
-    Change(
         id="freeze_garbage",
         of=("garbage",),
         advice="Tame the garbage collector",

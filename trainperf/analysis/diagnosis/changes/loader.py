@@ -274,17 +274,6 @@ CHANGES: tuple[Change, ...] = (
         confirm="padding_fraction near 0",
     ),
     Change(
-        id="logits_of_targets",
-        of=("ignored_targets",),
-        advice="Compute logits only where there is a target",
-        how="before the head pick the positions whose label counts: hidden[labels != -100], with "
-        "their labels for the loss; in transformers logits_to_keep, where they come last",
-        effort="hours",
-        realises=0.9,
-        source="the law of the step, less what it takes to pick the positions",
-        confirm="trainperf compare BEFORE AFTER, with the same loss; peak memory falls as well",
-    ),
-    Change(
         id="similar_lengths",
         of=("padding",),
         advice="Batch sequences of similar length",

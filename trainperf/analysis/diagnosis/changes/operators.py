@@ -54,6 +54,17 @@ CHANGES: tuple[Change, ...] = (
         costs="disk or memory for the outputs of all samples",
     ),
     Change(
+        id="logits_of_targets",
+        of=("ignored_targets",),
+        advice="Compute logits only where there is a target",
+        how="before the head pick the positions whose label counts: hidden[labels != -100], with "
+        "their labels for the loss; in transformers logits_to_keep, where they come last",
+        effort="hours",
+        realises=0.9,
+        source="the law of the step, less what it takes to pick the positions",
+        confirm="trainperf compare BEFORE AFTER, with the same loss; peak memory falls as well",
+    ),
+    Change(
         id="keep_result",
         of=("computed_again",),
         advice="Compute {name} once in a forward",
@@ -263,6 +274,14 @@ CHANGES: tuple[Change, ...] = (
         source=TWINS,
         trials=("channels_last",),
         confirm=_AUDIT,
+    ),
+    Change(
+        id="no_cudnn_benchmark",
+        of=("convolution_search",),
+        advice="Let cuDNN search no more",
+        how="torch.backends.cudnn.benchmark = False, or pad and crop to a few sizes",
+        how_in={LIGHTNING: "Trainer(benchmark=False), or pad and crop to a few sizes"},
+        trials=("cudnn_benchmark",),
     ),
     Change(
         id="single_precision",

@@ -288,11 +288,9 @@ def _what_helps(code: PlainCode) -> str:
     """By what most of it is: tensors made of lists, value by value; what writes; other Python."""
     name = code.names[0]
     return first_that_holds(
-        {
-            "one_array": name.rpartition(".")[2] in ("tensor", "as_tensor"),
-            "write_rarely": _WRITES.fullmatch(name),
-            "python_out_of_step": True,
-        }
+        ("one_array", name.rpartition(".")[2] in ("tensor", "as_tensor")),
+        ("write_rarely", _WRITES.fullmatch(name)),
+        ("python_out_of_step", True),
     )
 
 

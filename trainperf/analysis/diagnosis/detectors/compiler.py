@@ -139,11 +139,9 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     changed = _SIZE.search(reason)
     values = {} if changed is None else {"name": changed["name"], "dim": changed["dim"]}
     change = first_that_holds(
-        {
-            "dynamic_shapes": changed,
-            "one_grad_mode": "grad_mode" in reason or "GLOBAL_STATE" in reason,
-            "same_guards": True,
-        }
+        ("dynamic_shapes", changed),
+        ("one_grad_mode", "grad_mode" in reason or "GLOBAL_STATE" in reason),
+        ("same_guards", True),
     )
     return Cause(
         id="recompiles",

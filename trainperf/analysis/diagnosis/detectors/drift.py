@@ -135,11 +135,9 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     logger = facts.settings.get("loggers") if drift.phase == "loop" else None
     changed = _changed(drift, facts)
     change = first_that_holds(
-        {
-            "clear_what_gathers": holder,
-            changed: changed in ("slower_machine", "larger_batches", "leave_room"),
-            _GATHERING.get(drift.phase, changed): True,
-        }
+        ("clear_what_gathers", holder),
+        (changed, changed in ("slower_machine", "larger_batches", "leave_room")),
+        (_GATHERING.get(drift.phase, changed), True),
     )
     names = (holder and holder.name, logger, line and line.name, words(drift.phase))
     grows = f"{words(drift.phase)}{_on(drift)} grows"
@@ -192,12 +190,10 @@ def _changed(change: RunChange, facts: Facts) -> str:
     moved = {each.fact for each in change.moved}
     larger = moved & {"tokens_padded", "h2d_bytes", "samples"}
     return first_that_holds(
-        {
-            "larger_batches": larger and change.phase != "data_wait",
-            "leave_room": _filled(change, facts),
-            "slower_machine": change.alike or moved & {"pace_ns", "waited_ns"},
-            _BY_PHASE.get(change.phase, "something_changed"): True,
-        }
+        ("larger_batches", larger and change.phase != "data_wait"),
+        ("leave_room", _filled(change, facts)),
+        ("slower_machine", change.alike or moved & {"pace_ns", "waited_ns"}),
+        (_BY_PHASE.get(change.phase, "something_changed"), True),
     )
 
 

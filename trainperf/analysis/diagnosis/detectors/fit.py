@@ -135,7 +135,9 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         "find_what_changes": "the step time never settled",
     }
     logged = not_covered(facts.reading(STEP_S))
-    change = first_that_holds({"train_longer": few, "log_more": logged, "find_what_changes": True})
+    change = first_that_holds(
+        ("train_longer", few), ("log_more", logged), ("find_what_changes", True)
+    )
     return Cause(
         id="no_steady_state",
         title=titles[change],

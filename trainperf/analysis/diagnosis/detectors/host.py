@@ -262,14 +262,9 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         "deterministic": "kernels that sum in a fixed order instead of the fastest ones, and new "
         "memory is filled before it is written",
         "cudnn_deterministic": "convolutions that sum in a fixed order instead of the fastest ones",
-        "cudnn_benchmark": "the fastest convolution is looked for anew for each size of a batch",
     }
     convolves = beside and settings.get("convolution_format")
-    matters = {
-        "launch_blocking": beside,
-        "cudnn_deterministic": convolves,
-        "cudnn_benchmark": convolves and settings.get("shapes_vary"),
-    }
+    matters = {"launch_blocking": beside, "cudnn_deterministic": convolves}
     on = [name for name in whys if settings.get(name) and matters.get(name, True)]
     if not on or not account.judged:
         return None

@@ -1,10 +1,10 @@
-"""Detectors of work that nobody needs: of modules that do not learn, and of gradients."""
+"""Detectors of work that nobody needs: of modules that do not learn, gradients, and logits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions
+from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions, total_s
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     cause_in_operators,
@@ -15,6 +15,7 @@ from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share
 from trainperf.core.groups import summed
+from trainperf.core.readings import PADDING_FRACTION
 
 
 @worth()
@@ -70,16 +71,16 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with the result kept in a variable, and the same loss.
     """
     forward = [region for region in account.regions if region.use.part == "forward"]
-    all_s = summed((_place(region), region.seconds) for region in forward)
-    again_s = summed((_place(region), _again(region) * region.seconds) for region in forward)
+    all_s = summed((region.use.source, region.seconds) for region in forward)
+    again_s = summed((region.use.source, _again(region) * region.seconds) for region in forward)
     part = {place: spent_s / all_s[place] for place, spent_s in again_s.items() if spent_s}
     rows = [
         region
         for region in passes(account)
-        if region.use.again or (region.use.part == "backward" and _place(region) in part)
+        if region.use.again or (region.use.part == "backward" and region.use.source in part)
     ]
     stays_s = sum(
-        (1.0 - (_again(region) or part[_place(region)])) * region.seconds for region in rows
+        (1.0 - (_again(region) or part[region.use.source])) * region.seconds for region in rows
     )
     first = max(part, key=lambda place: again_s[place], default=("", ""))
     return cause_in_operators(
@@ -101,11 +102,6 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
 def _again(region: Region) -> float:
     """Share of its calls that compute the same again."""
     return region.use.again / region.use.calls
-
-
-def _place(region: Region) -> tuple[str | None, str | None]:
-    """Module and line."""
-    return region.use.module, region.use.line
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
@@ -181,8 +177,7 @@ def _table(use: OperatorUse) -> tuple[tuple[int, ...], float] | None:
     if len(use.shapes) < 2 or not prod(use.shapes[0]):
         return None
     looked_up, width = prod(use.shapes[1]), use.shapes[0][-1]
-    element = {"fp64": 8, "fp16": 2, "bf16": 2}.get(use.dtypes[0], 4)
-    length = round(use.written_bytes / use.calls / element / width)
+    length = round(use.written_numbers / width)
     return ((length, width), max(0.0, 1 - looked_up / length)) if length else None
 
 
@@ -192,3 +187,47 @@ def _worked_on(use: OperatorUse) -> Sequence[tuple[int, ...]]:
         table = _table(use)
         return () if table is None else (table[0],)
     return use.shapes if use.part == "optimizer" else ()
+
+
+def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
+    """Logits of a vocabulary are computed for positions that the loss ignores.
+
+    Prompts of a conversation, tokens that are not masked, padding.  Removed is their part of the
+    head's product, of the loss, and of the backward of both: all that touches as many numbers as
+    the logits have.  Padding is not counted twice.
+
+    Wrong where: the logits of these positions are wanted for something else.
+    To confirm: `trainperf prove` with the head on the rows that have a target, and the same loss.
+    """
+    losses = [r.use for r in account.regions if r.use.short_name == "nll_loss_forward"]
+    loss = max(losses, key=lambda use: use.ignored * prod(use.shapes[0]), default=None)
+    if loss is None or len(loss.shapes[0]) < 2:
+        return None
+    padded = facts.value(PADDING_FRACTION) or 0.0
+    stays = min(1.0, (1.0 - loss.ignored) / ((1.0 - padded) or 1.0))
+    rows = [region for region in passes(account) if _touches_logits(region.use, *loss.shapes[0])]
+    return cause_in_operators(
+        Cause(
+            id="ignored_targets",
+            title=f"the loss ignores {share(loss.ignored)} of the positions that have logits",
+            evidence=(),
+            changes=(Use(change="logits_of_targets"),),
+            claim=of_regions(rows, stays_s=stays * total_s(rows)),
+        ),
+        rows,
+        account,
+        facts,
+        detail=f" in the logits of {count(loss.shapes[0][0])} positions and "
+        f"{count(loss.shapes[0][1])} classes",
+        at=[region for region in rows if region.use.kind == "matmul"],
+    )
+
+
+def _touches_logits(use: OperatorUse, positions: int, classes: int) -> bool:
+    """Whether it is given, or computes, about as many numbers as there are logits."""
+    sizes = [*map(prod, use.shapes), use.written_numbers]
+    return any(
+        positions <= size / classes <= (1 + LIMITS.notable) * positions
+        for size in sizes
+        if not size % classes
+    )

@@ -175,8 +175,8 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         and not is_tiny(row, facts)
         and not is_looped(row, facts)
     ]
-    forward = {(row.use.module, row.use.line) for row in chains if row.use.part != "backward"}
-    rows = [row for row in chains if (row.use.module, row.use.line) in forward]
+    forward = {row.use.source for row in chains if row.use.part != "backward"}
+    rows = [row for row in chains if row.use.source in forward]
     inner = sum(row.use.inner_bytes for row in rows)
     moved = sum(row.use.moved_bytes for row in rows)
     # Share of what they move that one kernel would not: a pair hands on a third.
@@ -258,6 +258,27 @@ KEPT = 20
 """A block that is not recomputed keeps at most so many times as much: some 17 tensors of the size
 of its input without the attention matrix (34 bytes per 16-bit number: Korthikanti et al., arXiv
 2205.05198, section 4.1), and a few more."""
+
+
+def convolution_search(account: StepAccount, facts: Facts) -> Cause | None:
+    """CuDNN looks for the fastest convolution anew for each size of a batch, and sizes vary.
+
+    What that costs depends on how many sizes there are: nothing is known but that it costs.
+
+    Wrong where: a few sizes come back again and again.
+    To confirm: `trainperf try --only cudnn_benchmark SCRIPT`, or `trainperf prove` without it.
+    """
+    needed = ("cudnn_benchmark", "convolution_format", "shapes_vary")
+    if account.device is None or not account.judged or not all(map(facts.settings.get, needed)):
+        return None
+    return Cause(
+        id="convolution_search",
+        title="cuDNN searches for its fastest convolutions while the sizes of batches vary",
+        evidence=("cudnn.benchmark is on: each new size is tried with every algorithm",),
+        changes=(Use(change="no_cudnn_benchmark"),),
+        confidence="medium",
+        severity="low",
+    )
 
 
 @worth(LIMITS.notable)

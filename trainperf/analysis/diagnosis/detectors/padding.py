@@ -1,16 +1,13 @@
 """Detectors of padding: tokens that nothing learns from."""
 
 from collections.abc import Mapping
-from math import prod
 
 import numpy as np
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_regions, total_s
+from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
-from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators, passes
 from trainperf.analysis.diagnosis.detectors.operators import attention_rows
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, share
@@ -87,18 +84,16 @@ def _less_padding(facts: Facts) -> Use:
     # Each batch is padded to its own longest sequence already: their order is all there is.
     in_order = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= widest
     change = first_that_holds(
-        {
-            # No loader can sort the answers of a policy.
-            "no_straggling_answer": "rollouts" in facts.summary.own,
-            "pack_more": facts.number(PACKED),
-            "pack": not lengths,
-            # Hardly any token is padding in batches as wide as their longest: lengths are alike.
-            "pad_to_longest": 0 < (1 - ALIKE) * widest <= tokens,
-            # Even the longest sequence leaves room.
-            "pad_less": longest <= 0.75 * capacity,
-            "pack_rows": lengths and _median(lengths) <= capacity / 2 and not in_order,
-            "similar_lengths": True,
-        }
+        # No loader can sort the answers of a policy.
+        ("no_straggling_answer", facts.summary.answers),
+        ("pack_more", facts.number(PACKED)),
+        ("pack", not lengths),
+        # Hardly any token is padding in batches as wide as their longest: lengths are alike.
+        ("pad_to_longest", 0 < (1 - ALIKE) * widest <= tokens),
+        # Even the longest sequence leaves room.
+        ("pad_less", longest <= 0.75 * capacity),
+        ("pack_rows", lengths and _median(lengths) <= capacity / 2 and not in_order),
+        ("similar_lengths", True),
     )
     version = facts.run.software.get("transformers", "")
     values = {"longest": longest, "capacity": round(capacity), "version": version}
@@ -117,48 +112,3 @@ def _median(lengths: Mapping[int, int]) -> int:
     edges = sorted(lengths)
     below = np.cumsum([lengths[edge] for edge in edges])
     return edges[int(np.searchsorted(below, below[-1] / 2))]
-
-
-def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
-    """Logits of a vocabulary are computed for positions that the loss ignores.
-
-    Prompts of a conversation, tokens that are not masked, padding.  Removed is their part of the
-    head's product, of the loss, and of the backward of both: all that touches as many numbers as
-    the logits have.  Padding is not counted twice.
-
-    Wrong where: the logits of these positions are wanted for something else.
-    To confirm: `trainperf prove` with the head on the rows that have a target, and the same loss.
-    """
-    losses = [r.use for r in account.regions if r.use.short_name == "nll_loss_forward"]
-    loss = max(losses, key=lambda use: use.ignored * prod(use.shapes[0]), default=None)
-    if loss is None or len(loss.shapes[0]) < 2:
-        return None
-    padded = facts.value(PADDING_FRACTION) or 0.0
-    stays = min(1.0, (1.0 - loss.ignored) / ((1.0 - padded) or 1.0))
-    rows = [region for region in passes(account) if _touches_logits(region.use, *loss.shapes[0])]
-    return cause_in_operators(
-        Cause(
-            id="ignored_targets",
-            title=f"the loss ignores {share(loss.ignored)} of the positions that have logits",
-            evidence=(),
-            changes=(Use(change="logits_of_targets"),),
-            claim=of_regions(rows, stays_s=stays * total_s(rows)),
-        ),
-        rows,
-        account,
-        facts,
-        detail=f" in the logits of {count(loss.shapes[0][0])} positions and "
-        f"{count(loss.shapes[0][1])} classes",
-        at=[region for region in rows if region.use.kind == "matmul"],
-    )
-
-
-def _touches_logits(use: OperatorUse, positions: int, classes: int) -> bool:
-    """Whether it is given, or computes, about as many numbers as there are logits."""
-    element = {"fp64": 8, "fp16": 2, "bf16": 2}.get(use.result_dtype or "", 4)
-    sizes = [*map(prod, use.shapes), use.written_bytes / use.calls / element]
-    return any(
-        positions <= size / classes <= (1 + LIMITS.notable) * positions
-        for size in sizes
-        if not size % classes
-    )

@@ -6,12 +6,12 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, words
 from trainperf.core.post_training import REWARD, ROLLOUT, UPDATE, WEIGHT_TRANSFER
+from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
 
 
-def _cpus(facts: Facts, phase: str, seconds: float) -> float | None:
+def _cpus(facts: Facts, phase: str) -> float | None:
     """CPUs that the process kept busy in a phase; `None` where that was not measured."""
-    computed_s = facts.summary.own.get(f"cpu:{phase}")
-    return None if computed_s is None or not seconds else computed_s / seconds
+    return facts.summary.named_phases.get(phase, NamedPhase(seconds=0.0)).cpus
 
 
 @worth(LIMITS.worth)
@@ -27,21 +27,16 @@ def longest_answer(account: StepAccount, facts: Facts) -> Cause | None:
     fit at once).
     To confirm: a run with a lower limit on the length.
     """
-    longest, usual = facts.summary.own.get("longest", 0.0), facts.summary.own.get("median", 0.0)
-    rollout_s = account.spent(ROLLOUT)
-    waits = 1.0 - usual / longest if longest else 0.0
-    rollouts = facts.summary.own.get("rollouts", 1.0) or 1.0
-    sizes = [
-        count(number / rollouts)
-        for number in (facts.summary.own.get("answers", 0.0), longest, usual)
-    ]
-    kind = facts.settings.get("usual_answer", "median")
-    most = "up to " if kind == "mean" else ""
+    answers, rollout_s = facts.summary.answers or AnswerFacts(), account.spent(ROLLOUT)
+    waits = 1.0 - answers.usual / answers.longest if answers.longest else 0.0
+    most, kind = "up to " if answers.usual_is == "mean" else "", answers.usual_is
+    longest, usual = count(answers.longest), count(answers.usual)
+    of = f" of {count(answers.number)} answers" if answers.number else " answer"
     return Cause(
         id="longest_answer",
         title=f"{most}{share(waits)} of the rollout waits for the longest answer",
         evidence=(
-            "the longest of {} answers has {} tokens, the {kind} {}".format(*sizes, kind=kind),
+            f"the longest{of} has {longest} tokens, the {kind} {usual}",
             f"{duration(rollout_s)} of rollout per step",
         ),
         changes=(Use(change="no_straggling_answer"),),
@@ -62,8 +57,8 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     slots = [slot for slot in account.loop_s if slot.split(": ")[0] == REWARD]
     claim = of_slots(account, *slots)
     dearest = max(slots, key=account.spent, default=REWARD)
-    busy = [(slot, account.spent(slot), _cpus(facts, slot, account.spent(slot))) for slot in slots]
-    cpus = _cpus(facts, dearest, account.spent(dearest))
+    busy = [(slot, account.spent(slot), _cpus(facts, slot)) for slot in slots]
+    cpus = _cpus(facts, dearest)
     computes = cpus is not None and cpus >= LIMITS.mostly
     owner, name = facts.summary.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
     change = "rewards_in_processes" if computes else "rewards_at_once"
@@ -110,8 +105,7 @@ def useless_answers(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     Wrong where: the reward is still zero for all answers, as at the beginning of a training.
     To confirm: the reward over the steps with and without these prompts.
     """
-    judged = facts.summary.own.get("judged", 0.0)
-    useless = facts.summary.own.get("useless", 0.0) / judged / 1e6 if judged else 0.0
+    useless = (facts.summary.answers or AnswerFacts()).useless or 0.0
     if useless < LIMITS.notable:
         return None
     return Cause(
@@ -131,14 +125,12 @@ def named_phase(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: it is the work that the training is there for.
     To confirm: phases inside of it.
     """
-    own = [
-        name for name in account.loop_s if f"phase:{name}" in facts.summary.own and name != UPDATE
-    ]
-    name = max(own, key=account.spent, default="")
-    spent_s, cpus = account.spent(name), _cpus(facts, name, account.spent(name))
+    named = [n for n in account.loop_s if n in facts.summary.named_phases and n != UPDATE]
+    name = max(named, key=account.spent, default="")
+    spent_s, cpus = account.spent(name), _cpus(facts, name)
     if account.share(spent_s) < LIMITS.mostly:
         return None
-    owner, tokens = facts.summary.owner(name), facts.summary.own.get("tokens")
+    owner, tokens_per_s = facts.summary.owner(name), facts.summary.generated_tokens_per_s()
     change = "faster_rollout" if name == ROLLOUT else "look_into_phase"
     at = "" if owner is None else f"{owner.subject} at {owner.where}; "
     return Cause(
@@ -148,7 +140,7 @@ def named_phase(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(spent_s)} of {duration(account.step_s)} per step",
             *of_evidence(cpus is not None and f"the process keeps {cpus:.1f} CPUs busy in it"),
             *of_evidence(
-                name == ROLLOUT and tokens and f"{count(tokens / spent_s)} tokens generated/s in it"
+                name == ROLLOUT and tokens_per_s and f"{count(tokens_per_s)} generated tokens/s"
             ),
         ),
         changes=(Use(change=change, values={"name": words(name), "at": at}),),

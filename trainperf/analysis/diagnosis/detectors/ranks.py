@@ -150,11 +150,9 @@ def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
     does = "does" if point.host or len(point.late) == 1 else "do"
     own_loader = causes == {"data_wait"} and not (line and facts.loop.data_wait_is_bound)
     change = first_that_holds(
-        {
-            "faster_loader_of_rank": own_loader,
-            "look_at_rank": line is not None or any(causes),
-            "compare_hosts": True,
-        }
+        ("faster_loader_of_rank", own_loader),
+        ("look_at_rank", line is not None or any(causes)),
+        ("compare_hosts", True),
     )
     if line is not None:
         does = f"does in {line.subject}"
