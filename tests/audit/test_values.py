@@ -133,6 +133,26 @@ def test_another_backward_is_another_forward() -> None:
     assert not any(row.again for row in audit_step(step).operators)
 
 
+def test_what_an_update_computes_is_no_part_of_a_forward() -> None:
+    """A norm that it logs, of the weights that the next forward regularizes."""
+    layer = nn.Linear(16, 16)
+
+    class Logging(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self) -> None:
+            super().step()
+            self.norm = layer.weight.norm()
+
+    optimizer = Logging(layer.parameters(), lr=0.1)
+
+    def step() -> None:
+        layer(BATCH).sum().backward()
+        optimizer.step()
+        layer.weight.norm()
+
+    assert not any(row.again for row in audit_step(step).operators)
+
+
 def test_targets_that_a_loss_ignores() -> None:
     """As a share of its rows; not where classes have weights, whose sum is no number of rows."""
     labels, logits = torch.tensor([1, -100, -100, 2]), torch.zeros(4, 8)

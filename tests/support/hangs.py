@@ -24,18 +24,18 @@ NAMED = {
         r"No step has ended for .*, since step 2\d began: rank 0 is in evaluate \(.*\); " + REST
     ),
     "stopped": HANGING + "rank 1 is stopped by a signal; " + REST + "backward",
-    "unequal": HANGING + "rank 0 has ended the training; " + REST + "backward",
+    "unequal": HANGING + "rank 0 has left the training; " + REST + "backward",
     "worker": HANGING + r"rank 1 waits for a batch of the loader \(.*\); " + REST,
     "checkpoint": "A checkpoint has lasted for .*: rank 0 is saving a checkpoint",
-    "raises": HANGING + "rank 1 has ended the training by ValueError; " + REST + "backward",
+    "raises": HANGING + "rank 1 has left the training with ValueError; " + REST + "backward",
     "memory": (
         r"No step has ended for .*: rank 1 is in main \(.*\) while it handles MemoryError; "
         + REST
         + "backward"
     ),
     "killed": HANGING + "rank 1 is gone: no such process; " + REST + "new_group(?!.*memory)",
-    "starved": HANGING + r"rank 1 is gone: .* for lack of memory: \d",
-    "swaps": r"No step has ended for .*: rank 1 is in .*Rank 1 gets \d+ pages",
+    "starved": HANGING + r"rank 1 is gone: .* The system ended \d process(es)? for lack of memory",
+    "swaps": r"No step has ended for .*: rank 1 is in .*Rank 1 reads [\d.]+ \wB/s of its memory",
 }
 """What is planted, and what is told of it."""
 IN_A_GROUP = ("starved", "swaps")

@@ -108,6 +108,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         part, site = self._where.here()
         if self._place != (part, get_ident()):  # backward may run on a thread of its own
             self._place, self._since_ns = (part, get_ident()), start_ns
+            if part == "backward":
+                self._values.begin_backward()
         given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
         looked = [layout_of(tensor) for tensor in given + results]
         storages = [storage for _, storage in looked]
@@ -123,11 +125,10 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._allocations.observe(part, site, fresh)
         if not like.places:
             return
-        if part == "backward":
-            self._values.begin_backward()
         accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
         touched = dict(zip(storages, given + results, strict=True))
-        constant, again = self._values.made_by(func, like, accesses, (args, kwargs), touched)
+        arguments = (args, kwargs) if part == "forward" else None
+        constant, again = self._values.made_by(func, like, accesses, arguments, touched)
         self.calls.append(
             Call(
                 part=part,
@@ -138,7 +139,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 busy_ns=min(busy_ns, host_ns),
                 before_ns=start_ns - self._since_ns,
                 constant=constant,
-                again=again and part == "forward",
+                again=again,
                 ignored=_ignored(func, args, out),
             )
         )

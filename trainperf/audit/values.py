@@ -53,7 +53,7 @@ class Values:
             func: What was called.
             like: What calls of this kind are.
             accesses: What it read and wrote.
-            arguments: All it was given.
+            arguments: All it was given, where it may be asked for again; else `None`.
             touched: Its tensors, given and returned, by the address of their storage.
         """
         written = tuple(dict.fromkeys(access.storage for access in accesses if access.writes))
@@ -65,7 +65,7 @@ class Values:
         constant = bool(written) and not like.draws
         constant = constant and self._constant.issuperset(kept)
         pure = isinstance(func, OpOverload) and func.namespace == "aten" and not like.draws
-        call: Hashable = (func, self._signature(arguments)) if pure else object()
+        call: Hashable = (func, self._signature(arguments)) if pure and arguments else object()
         again = bool(written) and call in self._computed
         numbers = self._computed.setdefault(call, tuple(next(self._numbers) for _ in written))
         if constant:

@@ -99,7 +99,7 @@ WAITS = "waits in all_reduce (train.py:40)"
         pytest.param(
             [rank(0, *DISTRIBUTED, peers={1: "gone"}, starved=1)],
             f"Hanging for 300 s in step 12: rank 1 is gone: no such process; rank 0 {WAITS}. "
-            "Processes that the system has ended for lack of memory: 1.",
+            "The system ended 1 process for lack of memory.",
             id="one is gone for lack of memory",
         ),
         pytest.param(
@@ -110,15 +110,18 @@ WAITS = "waits in all_reduce (train.py:40)"
         ),
         pytest.param(
             [rank(0, still=False, phase=ENDED, handles="ValueError"), rank(1, *DISTRIBUTED)],
-            "Hanging for 300 s in step 12: rank 0 has ended the training by ValueError; "
+            "Hanging for 300 s in step 12: rank 0 has left the training with ValueError; "
             f"rank 1 {WAITS}.",
             id="one has raised, and a thread of it lives",
         ),
         pytest.param(
-            [rank(0, still=False, pages=2310.2), rank(1, *DISTRIBUTED, pages=1.0)],
+            [
+                rank(0, still=False, paged_bytes_per_s=9_462_000),
+                rank(1, *DISTRIBUTED, paged_bytes_per_s=4096),
+            ],
             "No step has ended for 300 s, since step 12 began: rank 0 is in main (train.py:40); "
-            f"rank 1 {WAITS}. Rank 0 gets 2,310 pages of its memory a second from a disk, of swap "
-            "or of mapped files.",
+            f"rank 1 {WAITS}. Rank 0 reads 9.46 MB/s of its memory from a disk (swap or mapped "
+            "files).",
             id="one swaps",
         ),
         pytest.param(
@@ -158,10 +161,21 @@ def test_ranks_are_told_apart_by_what_they_are_at(written: list[Standstill], sen
     assert said(*written) == sentence
 
 
+def test_ranks_that_are_at_the_same_come_together() -> None:
+    """In the plural."""
+    written = [rank(number, still=False, handles="OSError") for number in (3, 4)]
+    peers = {1: "gone", 2: "gone"}
+    assert said(rank(0, *DISTRIBUTED, peers=peers, starved=2), *written, ranks=5) == (
+        "No step has ended for 300 s, since step 12 began: ranks 1–2 are gone: no such "
+        "process; ranks 3–4 are in main (train.py:40) while they handle OSError; rank 0 "
+        f"{WAITS}. The system ended 2 processes for lack of memory."
+    )
+
+
 def test_a_rank_that_has_ended_holds_the_others() -> None:
     """It had fewer batches."""
     sentence = said(rank(1, *BACKWARD), states={0: "finished"})
-    assert "rank 0 has ended the training; rank 1 waits in backward" in sentence
+    assert "rank 0 has left the training; rank 1 waits in backward" in sentence
 
 
 def test_one_process_waits_for_its_loader() -> None:

@@ -49,6 +49,15 @@ def test_a_collection_is_charged_to_its_step(
     assert [bool(record.tags & Tag.GC) for record in fit.sink.records] == [False, False, True]
 
 
+def test_somebody_may_take_it_away() -> None:
+    """As a script that clears all callbacks does; the end of the fit is no fault then."""
+    fit = HostFit(GarbageProbe()).steps(1)
+    gc.callbacks.clear()
+    fit.finish()
+
+    assert fit.monitor.guard.faults == {}
+
+
 def test_a_collection_outside_steps_is_charged_to_none(
     collecting: Callable[[HostFit, float], None],
 ) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from trainperf.core.artifacts.standstill import ENDED, Standstill, read_standstills
+from trainperf.core.phases import Tag
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.probes import standstill as watch
-from trainperf.recording.probes.standstill import StandstillProbe
+from trainperf.recording.probes.standstill import Spent, StandstillProbe
 from trainperf.recording.recorder import Recorder
 from trainperf.testing import FakeClock
 
@@ -29,7 +30,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def probe(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unstarted:
     """The watch of a rank in its first step, where a minute is a hang.  No CPU is used."""
-    monkeypatch.setattr(watch, "_spent", lambda *_: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(watch, "_spent", lambda *_: Spent())
     recorder = Recorder(clock)
     recorder.set_columns(("overhead_ns",), {"overhead_ns"})
     watched = Unstarted(tmp_path, 0, 1, least_s=60.0, clock=clock)
@@ -88,7 +89,7 @@ def test_what_computes_is_no_standstill(
 ) -> None:
     """One call that takes minutes of a CPU, as a compiler's may, here or in a child."""
     spent = iter(range(0, 10_000, 60))
-    monkeypatch.setattr(watch, "_spent", lambda *_: (0.0, float(next(spent)), 0.0))
+    monkeypatch.setattr(watch, "_spent", lambda *_: Spent(busy=next(spent)))
     (written,) = looks(probe, clock, 2.0)
     assert not written.still
     assert written.busy > 0.5
@@ -114,7 +115,7 @@ def test_a_thread_that_goes_on_computes(
 ) -> None:
     """However often it is seen at the same place."""
     probe._on_host = on_host
-    monkeypatch.setattr(watch, "_spent", lambda *_: (share * clock.now_ns / 1e9, 0.0, 0.0))
+    monkeypatch.setattr(watch, "_spent", lambda *_: Spent(thread=share * clock.now_ns / 1e9))
     (written,) = looks(probe, clock, 3.0)
     assert written.still == still
 
@@ -165,27 +166,65 @@ def test_an_exception_that_is_handled_is_named(probe: Unstarted, clock: FakeCloc
     assert written.handles == "IndexError"
 
 
-@pytest.mark.parametrize(("share", "still"), [(0.01, False), (0.00005, True)])
+@pytest.mark.parametrize(
+    ("share", "later", "still"),
+    [
+        pytest.param(0.01, {}, False, id="reads slowly"),
+        pytest.param(0.00005, {}, True, id="asks"),
+        pytest.param(0.0, {7: 0.5}, False, id="one is new"),
+    ],
+)
 def test_a_worker_that_goes_on_is_no_hang(
     probe: Unstarted,
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
     *,
     share: float,
+    later: dict[int, float],
     still: bool,
 ) -> None:
-    """One of two, however little it computes: what it reads is slow."""
-    spent = lambda *_: (0.0, 0.0, 0.0, 0.1, share * clock.now_ns / 1e9)  # noqa: E731
+    """However little it computes: what it reads is slow.  One that has ended counts no more."""
+    workers = iter([{5: 0.1, 6: 9.0}])
+    spent = lambda *_: Spent(workers=next(workers, {6: 9.0 + share * clock.now_ns / 1e9, **later}))  # noqa: E731
     monkeypatch.setattr(watch, "_spent", spent)
     (written,) = looks(probe, clock, 3.0)
     assert written.still == still
 
 
-def test_slow_steps_have_twenty_of_theirs(probe: Unstarted, clock: FakeClock) -> None:
-    """Steps of ten seconds: nothing is said for two hundred; the slowest of few is no measure."""
-    probe._usual.extend([10 * 10**9] * 9 + [900 * 10**9])
-    assert looks(probe, clock, 190 / 60) == []
-    assert looks(probe, clock, 15 / 60)
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize(
+    ("warmup_s", "steady_s", "limit_s"),
+    [
+        pytest.param([], [], 60, id="none"),
+        pytest.param([900], [], 60, id="the first was slow"),
+        pytest.param([900, 90], [], 1800, id="a second one"),
+        pytest.param([900, 1, 90, 90], [], 1800, id="warm-up that does not end"),
+        pytest.param([900, 90, 90, 90], [1] * 12, 60, id="warm-up has ended"),
+        pytest.param([10] * 3, [10] * 9 + [900], 200, id="the slowest of few"),
+    ],
+)
+def test_slow_steps_have_twenty_of_theirs(
+    probe: Unstarted,
+    clock: FakeClock,
+    warmup_s: list[int],
+    steady_s: list[int],
+    limit_s: int,
+    *,
+    written: bool,
+) -> None:
+    """Not of warm-up's, and on all ranks alike, whether their latest steps are written or not."""
+    recorder = probe.recorder
+    for step, seconds in enumerate((*warmup_s, *steady_s)):
+        clock.advance(ms=1e3 * seconds)
+        complete(probe)
+        recorder.fetch()
+        if step < len(warmup_s):
+            recorder.closed[-1].tags |= Tag.WARMUP
+    if written:
+        probe.seal()
+        probe.resolve(recorder.take()[0])
+    assert looks(probe, clock, limit_s / 60 - 0.2) == []
+    assert looks(probe, clock, 0.4)
 
 
 def test_a_file_of_an_earlier_attempt_goes(probe: Unstarted, clock: FakeClock) -> None:

@@ -145,7 +145,7 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
     sequences: dict[str, dict[int, tuple[int, ...]]] = {}
     """Process group to the number of collectives begun in it and the ranks that have, where these
     are not all alike."""
-    pages: dict[int, float] = {}
-    """Rank to pages of its memory a second that come from a disk, where that is slow."""
+    paged_bytes_per_s: dict[int, float] = {}
+    """Rank to what of its memory comes from a disk, at least, where that is slow."""
     starved: int = 0
     """Processes that a host has ended for lack of memory during the fit, where a rank is gone."""

@@ -76,8 +76,12 @@ def held_up(
         over=not fresh,
         at=tuple(sorted(at, key=lambda each: order.index(each.at))),
         sequences=_unlike(lasting.values()),
-        # A page from a disk takes some milliseconds.
-        pages={rank: each.pages for rank, each in lasting.items() if each.pages >= 20},
+        # Twenty pages, each of which takes a disk some milliseconds.
+        paged_bytes_per_s={
+            rank: each.paged_bytes_per_s
+            for rank, each in lasting.items()
+            if each.paged_bytes_per_s >= 80_000
+        },
         starved=max(each.starved * ("gone" in each.peers.values()) for each in lasting.values()),
     )
 

@@ -36,8 +36,8 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the training thread is at the same place in every look, and nothing computes."""
     busy: float
     """CPU seconds a second, of this process and its children, since it is at that place."""
-    pages: float = 0.0
-    """Pages of its memory a second that come from a disk meanwhile, of swap or of mapped files."""
+    paged_bytes_per_s: float = 0.0
+    """Of its memory, at least, what comes from a disk meanwhile: of swap or of mapped files."""
     handles: str = ""
     """Type of the exception that the training thread handles; empty without one."""
     stack: tuple[Place, ...] = ()

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -165,14 +164,17 @@ class SampledProbe(Probe):
 
     counted: ClassVar[Collection[str]] = ()
     """Those of its facts that only grow: a step is told by how much since the reading before."""
-    _before: Mapping[str, int] = MappingProxyType({})
+
+    def begin(self) -> None:
+        """Begin to count."""
+        self._before = self.read()
 
     def read(self) -> Mapping[str, int]:
         """Each fact that is to be had now."""
         raise NotImplementedError
 
     def sample(self, draft: Draft) -> None:
-        """Read on; the first reading is what counts begin with."""
+        """Read on."""
         before, self._before = self._before, self.read()
         for fact, now in self._before.items():
             if fact not in self.counted:

@@ -115,13 +115,13 @@ class FrozenProbe(Probe):
         if repeated:
             steps = self.recorder.index - FIRST_STEP - TIMED
             spent_ns = sum(each.ns for each in repeated)
-            self.learned = {
-                "frozen_modules": ", ".join(each.name for each in repeated),
-                "frozen_s": spent_ns / steps / 1e9,
-                "frozen_part": spent_ns / sum(each.all_ns for each in repeated),
-                "frozen_slot": PHASES[repeated[0].slot].label,
-                "frozen_again": min(again[each] for each in repeated),
-            }
+            self.learned.update(
+                frozen_modules=", ".join(each.name for each in repeated),
+                frozen_s=spent_ns / steps / 1e9,
+                frozen_part=spent_ns / sum(each.all_ns for each in repeated),
+                frozen_slot=PHASES[repeated[0].slot].label,
+                frozen_again=min(again[each] for each in repeated),
+            )
 
     def _called(self, each: _Frozen, *_: object) -> None:
         """Of those inside one another the outermost counts."""

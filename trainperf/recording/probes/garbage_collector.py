@@ -3,6 +3,7 @@
 import gc
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from types import CodeType
 from typing import ClassVar
 
@@ -26,6 +27,7 @@ class GarbageProbe(Probe):
         """Begin to listen."""
         self._began = 0
         gc.callbacks.append(self._listen)
+        self.undo.enter_context(suppress(ValueError))  # somebody may have taken it away
         self.undo.callback(gc.callbacks.remove, self._listen)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:

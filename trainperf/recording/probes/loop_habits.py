@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainperf.core.phases import Gap
-from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
 from trainperf.recording.process_objects import UntracedHook
@@ -50,12 +49,11 @@ class ZeroGradProbe(Probe):
         if self._over:
             self.detach()
 
-    def config(self) -> dict[str, Scalar]:
-        """Only what is wrong is certain: a gradient may be changed and not be zeroed."""
-        return {"gradients_zeroed": False} if self._over and not any(self._fresh) else {}
-
     def _updated(self, *_: object) -> None:
         self._over = bool(self._fresh)
+        # Only what is wrong is certain: a gradient may be changed and not be zeroed.
+        if self._over and not any(self._fresh):
+            self.learned["gradients_zeroed"] = False
         if self._over or self._expected is not None or backwards_captured():
             return
         groups = self._optimizer.param_groups

@@ -40,10 +40,6 @@ class DeviceMemoryProbe(SampledProbe):
         lacking = Ability.RETRIES in accelerator.lacks()
         self._keys = {**self._READ, **({} if lacking else self.counted)}
 
-    def begin(self) -> None:
-        """Begin to count."""
-        self._before = self.read()
-
     def read(self) -> Mapping[str, int]:
         """What is held now, and what was counted so far."""
         stats = self._accelerator.memory_stats()
@@ -84,13 +80,14 @@ class ResidentMemoryProbe(SampledProbe):
 
     def begin(self) -> None:
         """See who tells what is in use."""
-        self._in_use = heap()
+        self._in_use, self._process = heap(), psutil.Process()
+        super().begin()
 
     def read(self) -> Mapping[str, int]:
         """What is held now."""
         status = status_bytes()
         if status is None:
-            return {"resident_bytes": psutil.Process().memory_info().rss}
+            return {"resident_bytes": self._process.memory_info().rss}
         private = status.anonymous if self._in_use is None else self._in_use()
         resident_bytes = status.anonymous + status.shared + status.mapped
         return {"resident_bytes": resident_bytes, "owned_bytes": private + status.shared}

@@ -7,7 +7,6 @@ import torch
 
 from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
-from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
 from trainperf.recording.run_identity import type_name
@@ -49,14 +48,10 @@ class PlainLoopProbe(Probe):
         self._micro_batches |= {
             draft.micro_batches for draft in drafts if not draft.tags & _PARTIAL_GROUP
         }
-
-    def config(self) -> dict[str, Scalar]:
-        """What is known by now, under the names that Lightning's configuration has."""
-        if not self._micro_batches:
-            return self.learned
-        fewest, most = min(self._micro_batches), max(self._micro_batches)
-        several = f"{fewest} to {most}"
-        return {**self.learned, "accumulate_grad_batches": most if fewest == most else several}
+        if self._micro_batches:  # under the name that Lightning's configuration has
+            fewest, most = min(self._micro_batches), max(self._micro_batches)
+            several = most if fewest == most else f"{fewest} to {most}"
+            self.learned["accumulate_grad_batches"] = several
 
     def reasons(self) -> dict[str, str]:
         """Why a phase has no time: it is in `other`, because nothing brackets it."""

@@ -39,6 +39,7 @@ class ProcessorWaitProbe(SampledProbe):
         """Open the file, until the fit is over."""
         self._file = os.open(self._waits, os.O_RDONLY)
         self.undo.callback(os.close, self._file)
+        super().begin()
 
     def read(self) -> Mapping[str, int]:
         """For how long, since the thread began."""

@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import psutil
@@ -23,9 +23,9 @@ from torch.utils.data import dataloader
 from trainperf.core.artifacts.lines import Place
 from trainperf.core.artifacts.standstill import ENDED, Standstill
 from trainperf.core.errors import RunError
-from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
 from trainperf.core.machine.processes import has_died
-from trainperf.core.phases import FIRST_GAP, Gap
+from trainperf.core.phases import FIRST_GAP, Gap, Tag
 from trainperf.core.run_directory import (
     FLIGHT_RECORDER,
     STANDSTILL,
@@ -37,6 +37,7 @@ from trainperf.core.run_directory import (
 from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.contention import scheduled
 from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
 from trainperf.recording.process_objects import last_error
 from trainperf.recording.recorder import Draft
@@ -61,12 +62,26 @@ SPINNING = 0.9
 AGAIN_NS = 60_000_000_000
 """Between two files of what goes on."""
 
-_STEPS = 1000
+_STEPS = 256
 _DEEPEST = 64
 _DISTRIBUTED = str(Path(dist.__file__).parent)
 _LOADER = dataloader.__file__
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
+
+
+class Spent(NamedTuple):
+    """What a rank has spent, or what it spends in a second."""
+
+    thread: float = 0.0
+    """CPU seconds of the thread that trains."""
+    busy: float = 0.0
+    """CPU seconds of the process and its children that live."""
+    paged_bytes: float = 0.0
+    """Memory of the process that it waited for a disk to give, by whole pages."""
+    workers: Mapping[int, float] = {}
+    """Process of a worker to CPU seconds of its thread that makes batches, where they are waited
+    for."""
 
 
 class StandstillProbe(Probe):
@@ -96,13 +111,13 @@ class StandstillProbe(Probe):
         self._run, self._rank, self._world_size = run, rank, world_size
         self._on_host, self._least_ns = on_host, int(least_s * 1e9)
         self._clock = clock
-        self._usual: deque[int] = deque(maxlen=_STEPS)
-        """Host time of the latest steps."""
+        self._latest: deque[Draft] = deque(maxlen=_STEPS)
+        """Steps that are over."""
         self._step = -1
         self._place: Stack = []
         self._place_ns = 0
-        self._spent: tuple[float, ...] | None = None
-        """When it was seen there twice: what was spent before, of the thread and of all."""
+        self._spent: Spent | None = None
+        """What was spent before, once it was seen there twice."""
         self._spot, self._one_spot = -1, True
         """The innermost instruction there, and whether it is in one call all the time."""
         self._written: Standstill | None = None
@@ -128,9 +143,10 @@ class StandstillProbe(Probe):
         self._stop.set()
         self._thread.join(timeout=1.0)
 
-    def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Learn how long steps take.  Every flush."""
-        self._usual.extend(sum(draft.host_ns) for draft in drafts)
+    def seal(self) -> tuple[TimingEvent, ...]:
+        """Keep the steps that are written next.  Every flush."""
+        self._latest.extend(self.recorder.closed)
+        return ()
 
     def look(self) -> None:
         """See whether a step has ended since the last look, and what lasts if none has."""
@@ -141,9 +157,8 @@ class StandstillProbe(Probe):
             self._since_ns = now if draft is None else recorder.zero_ns + draft.start_ns
             self._step, self._place = recorder.index, []
             return
-        usual = sorted(self._usual)
-        slowest_ns = usual[int(0.99 * (len(usual) - 1))] if usual else 0
-        lasts_ns, limit_ns = now - self._since_ns, max(self._least_ns, TIMES * slowest_ns)
+        lasts_ns = now - self._since_ns
+        limit_ns = max(self._least_ns, TIMES * self._slowest_ns())
         if 2 * lasts_ns < limit_ns:
             return
         if not self._trains.is_alive():  # and its clock cannot be asked
@@ -162,6 +177,17 @@ class StandstillProbe(Probe):
         if lasts_ns >= limit_ns:
             self._write(now, stack)
 
+    def _slowest_ns(self) -> int:
+        """Host time of the slowest usual step; 0 before there is one.
+
+        All ranks have ended the same steps, whatever is written of them.  The first one is of no
+        use, and while all others are warm-up they are all there is.
+        """
+        drafts = [draft for draft in (*self._latest, *self.recorder.closed) if draft.index]
+        steady = [draft for draft in drafts if not draft.tags & Tag.WARMUP]
+        usual = sorted(sum(draft.host_ns) for draft in steady or drafts)
+        return usual[int(0.99 * (len(usual) - 1))] if usual else 0
+
     def _watch(self) -> None:
         while not self._stop.wait(self._least_ns / LOOKS / 1e9):
             self.look()
@@ -175,10 +201,11 @@ class StandstillProbe(Probe):
     def _write(self, now: int, stack: Stack) -> None:
         """Write what it is at, if that is due or has come to stand still."""
         stayed_s = (now - self._place_ns) / 1e9 if self._spent else 0.0
-        thread, busy, pages, *workers = self._rates(stayed_s, stack)
+        rates = self._rates(stayed_s, stack)
         own = _own_depth(stack)
-        spins = not self._on_host and thread >= SPINNING and self._one_spot
-        waits = spins or (max(thread, *workers, 0.0) < GOES_ON and busy < COMPUTING)
+        spins = not self._on_host and rates.thread >= SPINNING and self._one_spot
+        goes_on = max([rates.thread, *rates.workers.values()]) >= GOES_ON
+        waits = spins or not (goes_on or rates.busy >= COMPUTING)
         stays = STAYS * stayed_s >= self._least_ns / 1e9 and not self._may_be_over(stack)
         still = own >= 0 and stays and waits
         first = self._written is None or not self._written.still
@@ -193,8 +220,8 @@ class StandstillProbe(Probe):
             since_s=self._fit_s(self._since_ns),
             at_s=self._fit_s(now),
             still=still,
-            busy=busy,
-            pages=pages,
+            busy=rates.busy,
+            paged_bytes_per_s=rates.paged_bytes,
             handles=_handled(self._watched) if stack else _named(last_error()),
             stack=_places(stack),
             own=own,
@@ -218,12 +245,21 @@ class StandstillProbe(Probe):
                 *(minutes, self._run),
             )
 
-    def _rates(self, stayed_s: float, stack: Stack) -> list[float]:
+    def _rates(self, stayed_s: float, stack: Stack) -> Spent:
         """What is spent in a second at this place."""
-        if self._spent is None or not stayed_s:
-            return [0.0, 0.0, 0.0]
-        spent = zip(_spent(self._watched, stack), self._spent, strict=False)
-        return [max(0.0, now - then) / stayed_s for now, then in spent]
+        before = self._spent
+        if before is None or not stayed_s:
+            return Spent()
+        spent = _spent(self._watched, stack)
+        return Spent(
+            thread=(spent.thread - before.thread) / stayed_s,
+            busy=max(0.0, spent.busy - before.busy) / stayed_s,  # children may have ended
+            paged_bytes=(spent.paged_bytes - before.paged_bytes) / stayed_s,
+            workers={
+                worker: (spent_s - before.workers.get(worker, 0.0)) / stayed_s
+                for worker, spent_s in spent.workers.items()
+            },
+        )
 
     def _may_be_over(self, stack: Stack) -> bool:
         """Whether nobody has asked for a batch since the last step, and no rank is waited for.
@@ -290,32 +326,38 @@ def _places(stack: Stack) -> tuple[Place, ...]:
     )
 
 
-def _spent(thread: int, stack: Stack) -> tuple[float, ...]:
-    """CPU seconds of a thread of this process, and of the process and the children that live.
-
-    Further, pages that the process waited for a disk to give, and CPU seconds of the thread that
-    makes batches in each of the workers, where the *stack* waits for those.
-    """
+def _spent(thread: int, stack: Stack) -> Spent:
+    """What was spent by now, with that *thread*, by which a *stack* is run."""
     clock = getattr(time, "pthread_getcpuclockid", None)  # Unix has it
-    own_s = time.clock_gettime(clock(thread)) if clock else 0.0
-    spent_s = 0.0
+    busy_s, paged_bytes = 0.0, 0
     with suppress(psutil.Error):
         process = psutil.Process()
         for each in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
-                spent_s += sum(each.cpu_times()[:2])
-    pages = 0
-    with suppress(OSError):  # Linux has it
-        pages = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[9])
-    return own_s, spent_s, pages, *_workers_s(stack)
+                busy_s += sum(each.cpu_times()[:2])
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 Windows has none
+
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        paged_bytes = usage.ru_majflt * resource.getpagesize()
+    return Spent(
+        thread=time.clock_gettime(clock(thread)) if clock else 0.0,
+        busy=busy_s,
+        paged_bytes=paged_bytes,
+        workers=_workers_s(stack),
+    )
 
 
-def _workers_s(stack: Stack) -> Iterator[float]:
-    if any(code.co_filename == _LOADER for code, _ in stack):
-        children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
-        for worker in sorted(child.pid for child in children):
-            with suppress(OSError):  # Linux has it
-                yield int(Path(f"/proc/{worker}/schedstat").read_bytes().split()[0]) / 1e9
+def _workers_s(stack: Stack) -> dict[int, float]:
+    """Process to CPU seconds, where the *stack* waits for workers and the system counts them."""
+    if not any(code.co_filename == _LOADER for code, _ in stack):
+        return {}
+    children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
+    return {
+        child.pid: ran_ns / 1e9
+        for child in children
+        for _, ran_ns in scheduled(Path(f"/proc/{child.pid}"), "ran_ns")
+    }
 
 
 def _starved() -> int:

@@ -1,7 +1,9 @@
 """The sentence on a training whose steps do not end: how long, and what each rank is at."""
 
+from collections.abc import Sequence
+
 from trainperf.analysis.summary.rank_schema import Hang, RanksAt
-from trainperf.core.formatting.units import duration, ranks_named
+from trainperf.core.formatting.units import duration, ranks_named, rate
 
 
 _AT = {
@@ -13,7 +15,7 @@ _AT = {
     "works": "{be} in {function}{where}",
     "stopped": "{be} stopped by a signal",
     "gone": "{be} gone: no such process",
-    "ended": "{have} ended the training",
+    "ended": "{have} left the training",
     "silent": "{have} written nothing yet",
 }
 _WAIT = ("collective", "backward")
@@ -50,24 +52,29 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         + "."
         for group, by in hang.sequences.items()
     )
-    pages = "".join(
-        f" {ranks_named([rank]).capitalize()} gets {number:,.0f} pages of its memory a second from "
-        "a disk, of swap or of mapped files."
-        for rank, number in hang.pages.items()
+    paged = "".join(
+        f" {_named([rank], several=several).capitalize()} reads {rate(bytes_per_s)} of its memory "
+        "from a disk (swap or mapped files)."
+        for rank, bytes_per_s in hang.paged_bytes_per_s.items()
     )
     starved = ""
     if hang.starved:
-        starved = f" Processes that the system has ended for lack of memory: {hang.starved:,}."
-    return f"{began}: {places}.{numbers}{pages}{starved}"
+        processes = "process" if hang.starved == 1 else "processes"
+        starved = f" The system ended {hang.starved:,} {processes} for lack of memory."
+    return f"{began}: {places}.{numbers}{paged}{starved}"
+
+
+def _named(ranks: Sequence[int], *, several: bool) -> str:
+    return ranks_named(ranks) if several else "it"
 
 
 def _said_of(place: RanksAt, *, several: bool) -> str:
-    who = ranks_named(place.ranks) if several else "it"
     plural = len(place.ranks) > 1
     verbs = {verb: verb if plural else f"{verb}s" for verb in _VERBS}
     verbs |= {"be": "are" if plural else "is", "have": "have" if plural else "has"}
     where = f" ({place.where})" if place.where else ""
     function = place.function or "code that is not the user's"
     at = _AT[place.at].format(**verbs, where=where, function=function)
-    how = "by" if place.at == "ended" else "while it handles"
-    return f"{who} {at}" + (f" {how} {place.error}" if place.error else "")
+    how = "with" if place.at == "ended" else f"while {'they handle' if plural else 'it handles'}"
+    error = f" {how} {place.error}" if place.error else ""
+    return f"{_named(place.ranks, several=several)} {at}{error}"
