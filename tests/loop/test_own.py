@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -363,3 +364,65 @@ def test_a_phase_of_ones_own_in_a_step_that_was_none_is_the_gaps(tmp_path: Path)
     assert sum(found.ledger_s.values()) == pytest.approx(found.run.fit_s)
     assert found.named_phases == {}
     assert found.answers is None
+
+
+def test_a_phase_of_ones_own_on_another_thread_is_none_of_the_loops(tmp_path: Path) -> None:
+    """One that prefetches may run at any moment of the loop's phases."""
+    clock = FakeClock()
+    monitor = quiet(tmp_path, clock=clock)
+
+    def prefetch() -> None:
+        with monitor.phase("prefetch"):
+            clock.advance(ms=2)
+
+    def act(_: object) -> None:
+        with monitor.phase("forward"):
+            thread = threading.Thread(target=prefetch)
+            thread.start()
+            thread.join()
+            clock.advance(ms=1)
+
+    stepped(monitor, [torch.ones(1)] * 60, act)
+    assert monitor.run is not None
+    found = summarize(Run.open(monitor.run))
+
+    assert found.phases_s()["forward"] == pytest.approx(0.003)
+    assert found.named_phases == {}
+
+
+@pytest.mark.parametrize("name", ["forward", "update"])
+def test_a_phase_around_a_whole_epoch_takes_none_of_its_steps(tmp_path: Path, name: str) -> None:
+    """It began while the fit rested between two epochs: that is no validation."""
+    monitor = quiet(tmp_path, clock=FakeClock())
+    for _ in range(2):
+        with monitor.phase(name):
+            for _ in monitor.batches([torch.ones(1)] * 3):
+                monitor.end_step()
+    monitor.close()
+
+    assert monitor.run is not None
+    assert summarize(Run.open(monitor.run)).run.steps == 6
+
+
+def test_a_rank_without_phases_of_its_own_tells_its_steps() -> None:
+    """The mean over ranks of what another one has is over the steps of both."""
+    monitor = stepped(quiet(None, clock=FakeClock()), [torch.ones(1)] * 60)
+
+    assert set(monitor.monitor.totals().own) == {"steps"}
+
+
+def test_answers_are_numbers_of_python(tmp_path: Path) -> None:
+    """A tensor would be waited for; a share that is no number is not counted."""
+    monitor = quiet(tmp_path)
+
+    def act(_: object) -> None:
+        monitor.answers([1, 2, 6], useless=math.nan)
+
+    stepped(monitor, [torch.ones(1)] * 60, act)
+    with pytest.raises(ConfigError, match="tolist"):
+        monitor.answers(torch.ones(1))  # type: ignore[arg-type]
+    assert monitor.run is not None
+    found = summarize(Run.open(monitor.run)).answers
+
+    assert found is not None
+    assert (found.tokens, found.longest, found.useless) == (9, 6, None)

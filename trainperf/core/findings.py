@@ -169,9 +169,9 @@ def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Fi
     """Urgent findings first, then by what they probably save per day of work, which each is given.
 
     Where one saves most of the fit, those that leave much of that come after it, however easy they
-    are.  What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after
-    those that save a twentieth of the fit, and before those that save less; one of low severity
-    comes last.
+    are.  What was tried and gains nothing comes last.  A finding whose gain nobody knows comes
+    after those that save a twentieth of the fit, and before those that save less; one of low
+    severity comes last.
 
     Args:
         findings: In any order; those that rank alike keep it.

@@ -22,7 +22,7 @@ from trainperf.core.post_training import (
     ROLLOUT,
     WEIGHT_TRANSFER,
 )
-from trainperf.core.steps.own_sums import count_answers
+from trainperf.core.steps.own_sums import ANSWERS, count_answers
 from trainperf.huggingface.passes import stand_in
 from trainperf.loop.fit import Fit
 from trainperf.recording.process_objects import living
@@ -82,7 +82,7 @@ def _bracketed(fit: Fit, phase: str, function: Callable[..., Any]) -> Callable[.
         with fit.phases[phase]:
             result = function(*args, **options)
         if name == _GENERATE:
-            fit.guard.run(Fit.hooks, partial(_count, fit.recorder, result))
+            fit.guard.run(ANSWERS, partial(_count, fit.recorder, result))
         return result
 
     return measured

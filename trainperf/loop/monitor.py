@@ -26,7 +26,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.phases import FIRST_GAP, Phase
-from trainperf.core.steps.own_sums import count_answers
+from trainperf.core.steps.own_sums import ANSWERS, count_answers
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
@@ -194,9 +194,14 @@ class LoopMonitor(FitOptions):
         Args:
             lengths: Of the answers of one rollout, in tokens, numbers of Python.
             useless: Share of answers from which nothing is learned, if it is known.
+
+        Raises:
+            ConfigError: They are a tensor, which a device may have to be waited for, or an array.
         """
+        if hasattr(lengths, "tolist"):
+            raise ConfigError("answers: lengths are numbers of Python: lengths.tolist()")
         self._fit.guard.run(
-            Fit.hooks, lambda: count_answers(self._fit.recorder.count, lengths, useless)
+            ANSWERS, lambda: count_answers(self._fit.recorder.count, lengths, useless)
         )
 
     def end_step(self, loss: object = None) -> None:

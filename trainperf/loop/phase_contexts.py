@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from threading import get_ident
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import process_ns
@@ -73,6 +74,7 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         self._trains = trains
         self._guard = guard
         self._cost = cost
+        self._thread = get_ident()
         self._open: list[str] = []
         """Of own phases that are open what their processor time is counted as."""
         self._cpu_ns = 0
@@ -119,15 +121,22 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         return self.bracket(_PHASES[name])
 
     def _own(self, name: str) -> DirectBracket:
-        """Around a phase that the loop names itself; it tells what the process computes in it."""
-        slot = self._recorder.own_slot(name)
+        """Around a phase that the loop names itself; it tells what the process computes in it.
+
+        On another thread than the loop's, such as one that prefetches, it does nothing.
+        """
+        slot, loops = self._recorder.own_slot(name), self._thread
 
         def begins() -> None:
+            if get_ident() != loops:
+                return
             self._computed()
             self._open.append(f"{PROCESSOR}{name}")
             self.enter(slot)
 
         def ends(*_: object) -> None:
+            if get_ident() != loops:
+                return
             self.leave()
             self._computed()
             self._open.pop()

@@ -265,7 +265,7 @@ class Monitor:
         return msgspec.structs.replace(
             base,
             at_step=self.recorder.index,
-            own=dict(self._sums) if len(self._sums) > 1 else {},
+            own=dict(self._sums),
             dropped={name: number for name, number in dropped.items() if number},
             notes={**base.notes, **self._of_probes("notes", texts)},
             config={**base.config, **self._of_probes("config", scalars)},

@@ -139,8 +139,11 @@ class Timeline:
 
     @property
     def inside_gap(self) -> bool:
-        """Whether a gap was entered and not left: what runs in it is no part of a step."""
-        return bool(self._stack) and self.slot >= FIRST_GAP
+        """Whether a gap was entered and not left: what runs in it is no part of a step.
+
+        A phase that is entered while the fit rests in a gap is none.
+        """
+        return self.slot >= FIRST_GAP and self.slot != self.ground
 
     def unwind(self, depth: int) -> None:
         """End what is open beyond *depth*: an error that was caught leaves phases unended."""

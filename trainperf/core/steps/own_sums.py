@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from statistics import median
 
 import msgspec
@@ -11,6 +12,9 @@ import msgspec
 
 PHASE, PROCESSOR = "phase:", "cpu:"
 """Before the name of such a phase: nanoseconds in it, and processor time of the process."""
+
+ANSWERS = "answers"
+"""The part that counts them: what is wrong with it leaves the rest alone."""
 
 
 class NamedPhase(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +62,12 @@ def count_answers(
     Args:
         count: A recorder's: adds a number to what the open step has of a name.
         lengths: Of the answers of one rollout.
-        useless: Share of answers from which nothing is learned; `None` where nobody has judged.
+        useless: Share of answers from which nothing is learned; `None`, or NaN, where nobody has
+            judged.
     """
-    sums = {} if useless is None else {"judged": 1, "useless": round(1e6 * useless)}
+    sums: dict[str, int] = {}
+    if useless is not None and isfinite(useless):
+        sums |= {"judged": 1, "useless": round(1e6 * useless)}
     if lengths:
         half, total = median(lengths), sum(lengths)
         sums |= rollout_sums(answers=len(lengths), tokens=total, longest=max(lengths), median=half)
@@ -74,9 +81,10 @@ def named_phases(means: Mapping[str, float]) -> dict[str, NamedPhase]:
     return {
         name: NamedPhase(
             seconds=ns / 1e9,
-            cpus=means[f"{PROCESSOR}{name}"] / ns if ns and f"{PROCESSOR}{name}" in means else None,
+            cpus=means[f"{PROCESSOR}{name}"] / ns if f"{PROCESSOR}{name}" in means else None,
         )
         for name, ns in named.items()
+        if ns
     }
 
 
