@@ -76,7 +76,7 @@ def held_up(
         over=not fresh,
         at=tuple(sorted(at, key=lambda each: order.index(each.at))),
         sequences=_unlike(lasting.values()),
-        # A page from a disk takes some milliseconds.
+        # A page from a disk takes some milliseconds: twenty are a good part of a second.
         pages={rank: each.pages for rank, each in lasting.items() if each.pages >= 20},
         starved=max(each.starved * ("gone" in each.peers.values()) for each in lasting.values()),
     )

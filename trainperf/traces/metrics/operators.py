@@ -12,7 +12,7 @@ from trainperf.traces.results import Operator
 from trainperf.traces.thresholds import THRESHOLDS
 
 
-OUTSIDE = "(outside any operator)"
+NO_OPERATOR = "(outside any operator)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def _top(table: EventTable, use: _Use, by: Integers, *, measured: bool) -> tuple
         for part in ("calls", "device", "large", "cpu")
     }
     weight = sums(group, by, len(codes))
-    names = [*table.names, OUTSIDE]
+    names = [*table.names, NO_OPERATOR]
     order = sorted(
         np.flatnonzero(weight > 0), key=lambda place: (-weight[place], names[codes[place]])
     )
