@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 def ask(root: Path, *calls: tuple[str, dict[str, Any]], allow_run: bool = False) -> list[Any]:
     """The tools there are, and the results of calls, through a client in this process."""
     mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
-    from trainperf.commands._tools import server_of
+    from trainperf.commands._mcp_tools import server_of
 
     async def session() -> list[Any]:
         async with mcp.Client(server_of(root, allow_run=allow_run)) as client:

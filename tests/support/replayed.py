@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from support.memory_sink import MemorySink
 
+from trainperf.core.arrays import Places
 from trainperf.core.steps.records import RunInfo
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.monitor import Monitor, RunParts
@@ -17,7 +18,7 @@ from trainperf.testing import FakeClock
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, device_work
 from trainperf.traces.metrics.host import host_work
-from trainperf.traces.metrics.spans import Rows, find_steps, nest
+from trainperf.traces.metrics.spans import find_steps, nest
 
 
 ACCUMULATED = "torch::autograd::AccumulateGrad"
@@ -161,7 +162,7 @@ class ReplayedFit:
             ]
         return moments
 
-    def _copies(self, place: int) -> Rows:
+    def _copies(self, place: int) -> Places:
         """Operators that copy to the device before the step's first kernel: the batch's."""
         work, launch_ns = self.device.work, self.device.launch_ns
         mine = (work.step == place) & (work.launch != NONE)

@@ -404,7 +404,7 @@ def test_memory_over_the_trace_and_who_made_its_peak() -> None:
     trace = analyse(table_of(events), "memory.json")
     second, first = trace.memory
 
-    assert (trace.memory_peak_bytes, trace.memory_peak_operator) == (300, "aten::linear")
+    assert (trace.memory_peak_bytes, second.operators) == (300, ("aten::linear",))
     assert (second.device, second.allocated_bytes, second.reserved_bytes) == (1, (300,), ())
     assert first.at_s == pytest.approx((0.001000001, 0.002000001, 0.007))
     assert (first.allocated_bytes, first.reserved_bytes) == ((10, 100, 10), (64, 128, 128))

@@ -16,7 +16,7 @@ def _run(given: argparse.Namespace) -> str:
         raise ConfigError(f"--root {root}: no such folder; give the one that has runs and scripts")
     if find_spec("mcp") is None:
         raise ConfigError('trainperf mcp needs the mcp package: pip install "trainperf[mcp]"')
-    from trainperf.commands._tools import serve
+    from trainperf.commands._mcp_tools import serve
 
     serve(root, allow_run=given.allow_run)
     return ""

@@ -1,9 +1,7 @@
-"""Types of arrays that the package passes around, and the factor of an interval.
+"""Types of arrays that the package passes around.
 
 A column has a row per step, or per whatever else there is; NaN stands for what was not measured.
 """
-
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,3 @@ Places = npt.NDArray[np.intp]
 
 Mask = npt.NDArray[np.bool_]
 """Which of them."""
-
-Z95 = NormalDist().inv_cdf(0.975)
-"""Standard deviations on either side of a mean in which 95 % of normal values lie."""

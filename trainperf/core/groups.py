@@ -4,6 +4,7 @@ Names keep the order in which they come first: `("a", 1), ("b", 2), ("a", 3)` ar
 `b: 2`, and as sums `a: 4` and `b: 2`.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
@@ -24,3 +25,8 @@ def grouped(pairs: Iterable[tuple[Name, Value]]) -> dict[Name, list[Value]]:
 def summed(pairs: Iterable[tuple[Name, Number]]) -> dict[Name, Number]:
     """What belongs to each name, added up."""
     return {name: sum(values) for name, values in grouped(pairs).items()}
+
+
+def counted(pairs: Iterable[tuple[Name, int]]) -> Counter[Name]:
+    """Whole numbers that belong to each name, added up by what knows the largest of them."""
+    return Counter(summed(pairs))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-Column = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Identities = npt.NDArray[np.int32]
 Ratios = npt.NDArray[np.float16]
@@ -89,9 +89,9 @@ class EventTable:
     Ties keep the longer event first, so that a parent stands before its children.
     """
 
-    start_ns: Column
+    start_ns: Integers
     """From `base_ns`."""
-    duration_ns: Column
+    duration_ns: Integers
     """At least 0; 0 for instants."""
     kind: npt.NDArray[np.uint8]
     """Values of `Kind`."""
@@ -110,7 +110,7 @@ class EventTable:
     """The device's stream; `NONE` for host events."""
     device: Identities
     """The device's number; `NONE` for host events."""
-    bytes: Column
+    bytes: Integers
     """Bytes a copy moved, or a memory event's (negative: released); `NONE` if not given."""
     shapes: Codes
     """`Input Dims` as text: index in `texts`."""
@@ -118,7 +118,7 @@ class EventTable:
     """`Collective name` of a communication event: index in `texts`."""
     group: Codes
     """`Process Group Name` of a communication event: index in `texts`."""
-    elements: Column
+    elements: Integers
     """`In msg nelems` of a communication event."""
     dtype: Codes
     """`dtype` of a communication event: index in `texts`."""
@@ -128,9 +128,9 @@ class EventTable:
     """`Python id` of a `PYTHON` event."""
     python_parent: Identities
     """`Python parent id` of a `PYTHON` event."""
-    total_bytes: Column
+    total_bytes: Integers
     """`Total Allocated` after a memory event; `NONE` elsewhere."""
-    reserved_bytes: Column
+    reserved_bytes: Integers
     """`Total Reserved` after a memory event; `NONE` elsewhere."""
     blocks_per_sm: Ratios
     """`blocks per SM` of a kernel, to three digits; `NONE` where not given."""
@@ -154,7 +154,7 @@ class EventTable:
         return len(self.start_ns)
 
     @property
-    def end_ns(self) -> Column:
+    def end_ns(self) -> Integers:
         """When each event ended, from `base_ns`."""
         return self.start_ns + self.duration_ns
 

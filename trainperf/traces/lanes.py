@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Codes, Column, EventTable
+from trainperf.core.arrays import Mask, Places
+from trainperf.traces.event_table import NONE, Codes, EventTable, Integers
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork, sums
 from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.spans import Rows, Spans, StepSpans
+from trainperf.traces.metrics.spans import Spans, StepSpans
 from trainperf.traces.results import Slice, TraceLane
 
 
@@ -47,13 +47,13 @@ _KINDS = {
 class _Row:
     """What a lane is made of, in order of start."""
 
-    start: Column
-    end: Column
-    kind: npt.NDArray[np.int64]
+    start: Integers
+    end: Integers
+    kind: Integers
     """Index in `kinds`."""
     kinds: tuple[str, ...]
     names: list[str]
-    name: Codes | Column
+    name: Codes | Integers
     """Index in `names`."""
 
 
@@ -75,7 +75,7 @@ def lanes_of(
     return tuple(TraceLane(name=name, slices=_slices(row, origin)) for name, row in rows)
 
 
-def _plain(spans: Spans, kind: str, names: list[str], name: Codes | Column | None = None) -> _Row:
+def _plain(spans: Spans, kind: str, names: list[str], name: Codes | Integers | None = None) -> _Row:
     """All of one kind; without a *name* of each, all have the first."""
     kinds = np.zeros(len(spans), np.int64)
     name = kinds if name is None else name
@@ -119,9 +119,7 @@ def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
     return lanes
 
 
-def _busiest(
-    of: npt.NDArray[np.int64] | npt.NDArray[np.int32], length: Column, most: int
-) -> list[int]:
+def _busiest(of: Integers | Codes, length: Integers, most: int) -> list[int]:
     values, group = np.unique(of, return_inverse=True)
     total = sums(group, length, len(values))
     return [int(values[place]) for place in np.argsort(-total, kind="stable")[:most]]
@@ -146,7 +144,7 @@ def _slices(row: _Row, origin: int) -> tuple[Slice, ...]:
     return tuple(sorted(slices, key=lambda each: (each.start_s, each.end_s)))
 
 
-def _merged(row: _Row, is_long: npt.NDArray[np.bool_]) -> list[Rows]:
+def _merged(row: _Row, is_long: Mask) -> list[Places]:
     """The places of the shorter events, those of one slice together and in order of start."""
     first, last = int(row.start[0]), int(row.end.max())
     cell_ns = max(1, (last - first) // LANES.cells + 1)

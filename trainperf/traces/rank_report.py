@@ -216,7 +216,6 @@ def summed_up(parts: Parts, file: str, *, lanes: bool = True) -> RankTrace:
         process_groups=process_groups(parts.collectives, device.computing),
         sync_sites=sync_sites(table, parts.host, forest) if len(device) else (),
         memory_peak_bytes=memory[0].peak_bytes if memory else None,
-        memory_peak_operator=memory[0].operators[0] if memory and memory[0].operators else None,
         memory=memory,
         lanes=lanes_of(table, steps, device, parts.host, parts.idle) if lanes else (),
         reasons=reasons_of(table, steps, device, columns),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from trainperf.core.errors import TraceError
 from trainperf.core.paths import AnyPath
-from trainperf.traces.event_table import NONE, Column, EventTable, Kind, Losses, TraceInfo
+from trainperf.traces.event_table import NONE, EventTable, Integers, Kind, Losses, TraceInfo
 from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
 from trainperf.traces.reading.source import ReadLimits
@@ -170,7 +170,7 @@ def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
     )
 
 
-def _order(start_ns: Column, columns: Columns) -> npt.NDArray[np.intp]:
+def _order(start_ns: Integers, columns: Columns) -> npt.NDArray[np.intp]:
     """The rows by start; where starts are equal, the outer event first.
 
     It does not depend on the order of the file, unless two events are the same in all.

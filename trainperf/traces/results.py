@@ -243,7 +243,6 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Longest first."""
     sync_sites: tuple[SyncSite, ...] = ()
     memory_peak_bytes: int | None = None
-    memory_peak_operator: str | None = None
     memory: tuple[MemoryCurve, ...] = ()
     """Of each device, that with the highest peak first; of the host without a device's."""
     lanes: tuple[TraceLane, ...] = ()

@@ -30,7 +30,7 @@ from trainperf.core.artifacts.lines import (
     SampledStack,
 )
 from trainperf.core.findings import LIMITS
-from trainperf.core.groups import summed
+from trainperf.core.groups import counted, summed
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
 
@@ -154,9 +154,7 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
     """
     if lines is None or not lines.before_fit_s:
         return {}
-    spent_us = Counter(
-        summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
-    )
+    spent_us = summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
     spent_s = {slot: spent_us[slot] / 1e6 for slot in BEFORE if slot in spent_us}
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
@@ -175,12 +173,10 @@ def _stalling(
 ) -> tuple[StallingCall, ...]:
     """Lines that make calls of these last names, with their share of samples."""
     whole_us = max(1, sum(spent_us for _, spent_us in samples))
-    parts_us = Counter(
-        summed(
-            ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
-            for stack, spent_us in samples
-            if stack.host_work.endswith(calls)
-        )
+    parts_us = counted(
+        ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
+        for stack, spent_us in samples
+        if stack.host_work.endswith(calls)
     )
     return tuple(
         StallingCall(name=name, where=f"{place.file}:{place.line}", fraction=spent_us / whole_us)
@@ -265,7 +261,7 @@ class _SampledCode:
         whole = stacks.total()
         if number < FEWEST_SAMPLES or not whole:
             return None
-        tops = Counter(summed((frames[-1], weight) for frames, weight in stacks.items() if frames))
+        tops = counted((frames[-1], weight) for frames, weight in stacks.items() if frames)
         waits = "data_wait" if slot == BETWEEN else slot
         loads = [(at.loads, us) for at, us in self._sampled(steps) if at.slot == waits]
         loading = sum(us for in_loader, us in loads if in_loader) / sum(us for _, us in loads)
@@ -290,16 +286,14 @@ class _SampledCode:
             for stack, spent_us in samples
             if stack.host_work and not _stalls(stack)
         ]
-        stacks = Counter(summed((stack.frames, spent_us) for stack, spent_us in plain))
+        stacks = counted((stack.frames, spent_us) for stack, spent_us in plain)
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
-        names = Counter(
-            summed(
-                (stack.host_work, spent_us)
-                for stack, spent_us in plain
-                if any(self._is_in(place, owner) for place in stack.frames)
-            )
+        names = counted(
+            (stack.host_work, spent_us)
+            for stack, spent_us in plain
+            if any(self._is_in(place, owner) for place in stack.frames)
         )
         weights = np.array([spent_us for _, spent_us in samples], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
@@ -350,21 +344,17 @@ class _SampledCode:
 
     def _time(self, samples: Iterable[WeighedStack]) -> Stacks:
         """Time of each stack, without the frames that all share."""
-        return Counter(
-            summed(
-                (tuple(place for place in _frames(stack) if place not in self._shared), spent_us)
-                for stack, spent_us in samples
-            )
+        return counted(
+            (tuple(place for place in _frames(stack) if place not in self._shared), spent_us)
+            for stack, spent_us in samples
         )
 
     def _by_function(self, stacks: Stacks) -> Counter[Function]:
         """Time of each function, with what it calls."""
-        return Counter(
-            summed(
-                (function, weight)
-                for frames, weight in stacks.items()
-                for function in set(map(self._function, frames))
-            )
+        return counted(
+            (function, weight)
+            for frames, weight in stacks.items()
+            for function in set(map(self._function, frames))
         )
 
     def _function(self, place: int) -> Function:
@@ -401,7 +391,7 @@ class _SampledCode:
             weight = stacks.total()
             if 2 * weight < whole or not weight:
                 return owner
-            lines = Counter(summed((frames[depth], part) for frames, part in stacks.items()))
+            lines = counted((frames[depth], part) for frames, part in stacks.items())
             line, part = lines.most_common(1)[0]
             if owner is not None and function[1].startswith("<"):
                 pass  # a comprehension or a lambda is a line of the function around it

@@ -76,7 +76,7 @@ def held_up(
         over=not fresh,
         at=tuple(sorted(at, key=lambda each: order.index(each.at))),
         sequences=_unlike(lasting.values()),
-        # Twenty pages, each of which takes a disk some milliseconds.
+        # A page from a disk takes some milliseconds: twenty are a good part of a second.
         paged_bytes_per_s={
             rank: each.paged_bytes_per_s
             for rank, each in lasting.items()

@@ -15,7 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from trainperf.core.arrays import Z95, Column, Places
+from trainperf.core.arrays import Column, Places
+from trainperf.core.stats.quantiles import Z95
 from trainperf.core.stats.student import student_quantile
 
 

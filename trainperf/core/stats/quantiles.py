@@ -9,12 +9,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from trainperf.core.arrays import Z95
+
+Z95 = NormalDist().inv_cdf(0.975)
+"""Standard deviations on either side of a mean in which 95 % of normal values lie."""
 
 
 GROWTH = 1.002

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.core.arrays import Z95, Column
+from trainperf.core.arrays import Column
+from trainperf.core.stats.quantiles import Z95
 
 
 STRETCHES = 128

@@ -159,8 +159,8 @@ def _host(rank: RankTrace) -> Iterator[Row]:
 
 def _at_peak(rank: RankTrace) -> str:
     """What ran there, the innermost first."""
-    running = rank.memory[0].operators if rank.memory else (rank.memory_peak_operator,)
-    return f"allocated by {' ← '.join(filter(None, running))}" if any(running) else ""
+    running = " ← ".join(rank.memory[0].operators) if rank.memory else ""
+    return f"allocated by {running}" if running else ""
 
 
 def _mean(rank: RankTrace, field: str) -> float | None:

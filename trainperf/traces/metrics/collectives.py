@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
+from trainperf.core.arrays import Places
+from trainperf.traces.event_table import NONE, Codes, EventTable, Integers, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
-from trainperf.traces.metrics.spans import Rows, StepSpans, named, nest, present
+from trainperf.traces.metrics.spans import StepSpans, named, nest, present
 
 
 OTHER = "other"
@@ -44,19 +45,19 @@ class Collectives:
     """The collectives in order of start: device kernels, and what the host ran itself."""
 
     kind: list[str]
-    start: Column
-    end: Column
+    start: Integers
+    end: Integers
     step: Codes
     """Position of the step that began it; `NONE` outside all."""
     group: list[str]
     """Its process group; empty where the trace does not say."""
-    bytes: Column
+    bytes: Integers
     """What each rank put in or got out, whichever is more; `NONE` where not given."""
-    launched_ns: Column
+    launched_ns: Integers
     """When the host asked for it; its start where that is not known."""
-    members: Column
+    members: Integers
     """Ranks that take part; `NONE` where not given."""
-    work: Rows
+    work: Places
     """Position among the device's work; `NONE` for one of the host."""
 
     def __len__(self) -> int:
@@ -109,14 +110,14 @@ def _of_host(table: EventTable, steps: StepSpans) -> Collectives:
     )
 
 
-def _above(table: EventTable, launch: Rows) -> list[Rows]:
+def _above(table: EventTable, launch: Places) -> list[Places]:
     """Rows of the ranges around each launch that are about communication, innermost first."""
     ranges = nest(table, named(table, _ANY_HOST, Kind.ANNOTATION, Kind.CPU_OP))
     levels = ranges.ancestors(ranges.around(table, launch))
     return [np.where(level == NONE, NONE, ranges.rows[level]) for level in levels]
 
 
-def _first(column: Column | Codes, rows: Rows, above: list[Rows]) -> Column:
+def _first(column: Integers | Codes, rows: Places, above: list[Places]) -> Integers:
     """The kernel's own value; else that of the innermost range above its launch that has one."""
     values = column[rows].astype(np.int64)
     for level in above:
@@ -125,11 +126,11 @@ def _first(column: Column | Codes, rows: Rows, above: list[Rows]) -> Column:
     return values
 
 
-def _texts(table: EventTable, codes: Column | Codes) -> list[str]:
+def _texts(table: EventTable, codes: Integers | Codes) -> list[str]:
     return ["" if code == NONE else table.texts[code] for code in codes.tolist()]
 
 
-def _kinds_of(table: EventTable, rows: Rows, above: list[Rows]) -> list[str]:
+def _kinds_of(table: EventTable, rows: Places, above: list[Places]) -> list[str]:
     """By the event's argument; its name; the device's range around it; the host's ranges.
 
     A name that says `SendRecv` may stand for an all-to-all, so it counts only if nothing else does.
@@ -153,13 +154,13 @@ _OTHER = _NAMES.index(OTHER)
 _VAGUE = (_OTHER, _NAMES.index("send_recv"))
 
 
-def _fill(kinds: Rows, others: Rows) -> None:
+def _fill(kinds: Places, others: Places) -> None:
     """Take what is said where nothing was, and it is not vague."""
     takes = np.isin(kinds, _VAGUE) & ~np.isin(others, _VAGUE)
     kinds[takes] = others[takes]
 
 
-def _kinds(texts: list[str], codes: Codes) -> Rows:
+def _kinds(texts: list[str], codes: Codes) -> Places:
     """Index in `_NAMES` of the kind that each text says; each text is looked at once."""
     has_text = codes != NONE
     of_text = np.full(len(texts) + 1, _OTHER, np.intp)
@@ -168,7 +169,7 @@ def _kinds(texts: list[str], codes: Codes) -> Rows:
     return of_text[codes]
 
 
-def _device_ranges(table: EventTable, rows: Rows) -> Rows:
+def _device_ranges(table: EventTable, rows: Places) -> Places:
     """The kind that the device's copy of a range says, on the stream of each row."""
     out = np.full(len(rows), _OTHER, np.intp)
     ranges = named(table, _ANY_HOST, Kind.DEVICE_ANNOTATION)
@@ -182,7 +183,7 @@ def _device_ranges(table: EventTable, rows: Rows) -> Rows:
     return out
 
 
-def _members(table: EventTable, group: list[str]) -> Column:
+def _members(table: EventTable, group: list[str]) -> Integers:
     """Ranks in each one's process group; `NONE` where the trace does not say."""
     groups = {name: len(ranks) for name, ranks in table.info.process_groups.items()}
     whole = table.info.world_size or NONE
@@ -190,8 +191,12 @@ def _members(table: EventTable, group: list[str]) -> Column:
 
 
 def _bytes(
-    table: EventTable, elements: Column, dtype: Codes | Column, kind: list[str], members: Column
-) -> Column:
+    table: EventTable,
+    elements: Integers,
+    dtype: Codes | Integers,
+    kind: list[str],
+    members: Integers,
+) -> Integers:
     """A gather's data is as many times what one rank puts in as ranks take part."""
     widths = np.array([_ITEM_BYTES.get(text.lower(), 0) for text in _texts(table, dtype)], np.int64)
     factor = np.where(np.array([name == "all_gather" for name in kind], bool), members, 1)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.core.arrays import Mask, Places
+from trainperf.traces.event_table import NONE, EventTable, Integers
 from trainperf.traces.metrics.collectives import ALL_REDUCE, Collectives
 from trainperf.traces.metrics.device import (
     DeviceUse,
@@ -17,16 +18,7 @@ from trainperf.traces.metrics.device import (
     share,
 )
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.spans import (
-    Mask,
-    Rows,
-    Spans,
-    StepSpans,
-    nest,
-    overlaps,
-    present,
-    union,
-)
+from trainperf.traces.metrics.spans import Spans, StepSpans, nest, overlaps, present, union
 from trainperf.traces.results import Collective, ProcessGroup
 from trainperf.traces.thresholds import THRESHOLDS
 
@@ -96,14 +88,14 @@ def process_groups(collectives: Collectives, computing: Spans) -> tuple[ProcessG
     return tuple(sorted(groups, key=lambda group: (-group.total_s, group.name)))
 
 
-def _grouped(collectives: Collectives, names: list[str]) -> Iterator[tuple[str, Rows]]:
+def _grouped(collectives: Collectives, names: list[str]) -> Iterator[tuple[str, Places]]:
     """Each name that a collective of the recorded steps has, and the places of those."""
     recorded = np.flatnonzero(collectives.step != NONE)
     for name in dict.fromkeys(names[place] for place in recorded):
         yield name, recorded[[names[place] == name for place in recorded]]
 
 
-def _group(collectives: Collectives, name: str, mine: Rows, computing: Spans) -> ProcessGroup:
+def _group(collectives: Collectives, name: str, mine: Places, computing: Spans) -> ProcessGroup:
     members = int(collectives.members[mine[0]])
     return ProcessGroup(
         name=name,
@@ -181,7 +173,9 @@ def _launched_by_optimizer(
     return np.asarray(host.optimizer.holds(table.start_ns[device.launch]) & on_thread)
 
 
-def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
+def backward_windows(
+    table: EventTable, steps: StepSpans, host: HostWork
+) -> tuple[Integers, Integers]:
     """From the first start to the last end of backward on the host, for each step.
 
     A step without backward has a window that begins after everything.
@@ -199,8 +193,8 @@ def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tup
 
 
 def _per_step(
-    fold: np.ufunc, device: DeviceWork, wanted: Mask, times: Column, count: int
-) -> Column:
+    fold: np.ufunc, device: DeviceWork, wanted: Mask, times: Integers, count: int
+) -> Integers:
     """The first or the last of *times* among the wanted that each step launched."""
     out = np.full(count, _LATE if fold is np.minimum else _EARLY)
     rows = np.flatnonzero(wanted & device.in_steps & (device.launch != NONE))
@@ -208,7 +202,7 @@ def _per_step(
     return out
 
 
-def _between(earlier: Column, later: Column) -> list[float | None]:
+def _between(earlier: Integers, later: Integers) -> list[float | None]:
     """Signed seconds from one to the other; `None` where either is missing."""
     return [
         None if {_LATE, _EARLY} & {begin, end} else (end - begin) / 1_000_000_000
@@ -217,7 +211,7 @@ def _between(earlier: Column, later: Column) -> list[float | None]:
 
 
 def _kind(
-    collectives: Collectives, kind: str, mine: Rows, steps: int, computing: Spans
+    collectives: Collectives, kind: str, mine: Places, steps: int, computing: Spans
 ) -> Collective:
     length = collectives.end[mine] - collectives.start[mine]
     sized = mine[(collectives.bytes[mine] >= 0) & (length > 0)]
@@ -239,7 +233,7 @@ def _kind(
     )
 
 
-def _exposed_s(collectives: Collectives, mine: Rows, computing: Spans) -> float | None:
+def _exposed_s(collectives: Collectives, mine: Places, computing: Spans) -> float | None:
     # What runs during a collective of the host is not known.
     if (collectives.work[mine] == NONE).any():
         return None
@@ -247,7 +241,7 @@ def _exposed_s(collectives: Collectives, mine: Rows, computing: Spans) -> float 
     return (spans.total - overlaps([spans], computing)[0]) / 1e9
 
 
-def _bus(collectives: Collectives, kind: str, sized: Rows) -> float | None:
+def _bus(collectives: Collectives, kind: str, sized: Places) -> float | None:
     """Bytes over the busiest link a second, by the algorithm that moves least.
 
     `None` for kinds without such a factor, and where the number of ranks is not known.

@@ -11,11 +11,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, Column, EventTable, Kind
+from trainperf.core.arrays import Mask, Places
+from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, EventTable, Integers, Kind
 from trainperf.traces.metrics.spans import (
     WINDOW,
-    Mask,
-    Rows,
     Spans,
     StepSpans,
     distinct,
@@ -52,13 +51,13 @@ _FROM_DEVICE = re.compile(r".*(DtoH|DeviceToHost|D2H|D2M)", re.IGNORECASE)
 class DeviceWork:
     """What one device did, kernels, copies and sets, in order of start; one row each."""
 
-    row: Rows
-    start: Column
-    end: Column
+    row: Places
+    start: Integers
+    end: Integers
     use: npt.NDArray[np.uint8]
     """Values of `DeviceUse`."""
     kernel: Mask
-    launch: Rows
+    launch: Places
     """Row of the call that launched it; `NONE` where the trace has none."""
     step: Codes
     """Position of the step that launched it; `NONE` if launched outside all."""
@@ -116,7 +115,7 @@ def device_work(table: EventTable, steps: StepSpans) -> DeviceWork:
     )
 
 
-def _one_device(table: EventTable, rows: Rows) -> tuple[Rows, int]:
+def _one_device(table: EventTable, rows: Places) -> tuple[Places, int]:
     devices = distinct(table.device[rows])
     if len(devices) < 2:
         return rows, 0
@@ -145,7 +144,7 @@ StepColumns = Mapping[str, Sequence[Value]]
 """Fields of `TraceStep`, each with a value for every step."""
 
 
-def seconds(nanoseconds: Column | Sequence[int]) -> list[float]:
+def seconds(nanoseconds: Integers | Sequence[int]) -> list[float]:
     """Whole nanoseconds as seconds."""
     return [int(value) / 1_000_000_000 for value in nanoseconds]
 
@@ -160,7 +159,7 @@ def share(part: Sequence[int], whole: Sequence[int]) -> list[float | None]:
     return [part_ / whole_ if whole_ else None for part_, whole_ in zip(part, whole, strict=True)]
 
 
-def median(values: Column | Sequence[float]) -> float:
+def median(values: Integers | Sequence[float]) -> float:
     """The median of one value or more, without the 15 ms in which `np.median` loads `numpy.ma`."""
     ordered = np.sort(values)
     half = len(ordered) // 2
@@ -176,14 +175,14 @@ def by_step(device: DeviceWork, wanted: Mask, count: int) -> list[Spans]:
     return [union(device.start[mine], device.end[mine]) for mine in groups]
 
 
-def sums(group: Codes | Rows, values: Column | int, count: int) -> Column:
+def sums(group: Codes | Places, values: Integers | int, count: int) -> Integers:
     """The sum of *values* in each of *count* groups; *group* has the number of each one's."""
     out = np.zeros(count, np.int64)
     np.add.at(out, group, values)
     return out
 
 
-def per_step(step: Codes | Column, count: int, weights: Column | None = None) -> list[int]:
+def per_step(step: Codes | Integers, count: int, weights: Integers | None = None) -> list[int]:
     """How many rows, or the sum of whole *weights*, each step has; rows outside are left out."""
     inside = step != NONE
     counts = sums(step[inside], 1 if weights is None else weights[inside], count)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.traces.event_table import NONE, Column, EventTable, Kind
+from trainperf.core.arrays import Mask, Places
+from trainperf.traces.event_table import NONE, EventTable, Integers, Kind
 from trainperf.traces.metrics.device import (
     DeviceUse,
     DeviceWork,
@@ -19,7 +20,6 @@ from trainperf.traces.metrics.device import (
 )
 from trainperf.traces.metrics.host import LAUNCHING, HostWork
 from trainperf.traces.metrics.spans import (
-    Rows,
     Spans,
     StepSpans,
     by_name,
@@ -40,14 +40,14 @@ class IdleSplit:
     What the first step waited before its first work is in none.
     """
 
-    total: Column
-    data_wait: Column
+    total: Integers
+    data_wait: Integers
     """The host was in the loader."""
-    sync: Column
+    sync: Integers
     """The host was inside a synchronising call, and not in the loader."""
-    host_bound: Column
+    host_bound: Integers
     """Of the rest: the next work was launched only after the device had run out of it."""
-    other: Column
+    other: Integers
     """The next work had been launched: the device itself was late, or waited for another."""
     pauses: Spans
     """The pauses themselves."""
@@ -75,9 +75,7 @@ def idle_split(
     return IdleSplit(**causes, pauses=pauses)
 
 
-def _launched_late(
-    table: EventTable, device: DeviceWork, pauses: Spans
-) -> "np.typing.NDArray[np.bool_]":
+def _launched_late(table: EventTable, device: DeviceWork, pauses: Spans) -> Mask:
     """Whether the work that ended each pause was launched after the pause had begun."""
     # The first of those that start together; rows are in order of start.
     ends_it = np.searchsorted(device.start, pauses.end, side="left")
@@ -88,7 +86,7 @@ def _launched_late(
     return np.asarray(late, bool)
 
 
-def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Rows:
+def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Places:
     """The step in whose own period each pause ends: from the end of the earlier step's work on."""
     mine = device.in_steps
     first = np.full(len(steps), np.iinfo(np.int64).max)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainperf.core.arrays import Places
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork, StepColumns, per_step, seconds
 from trainperf.traces.metrics.spans import (
     Nest,
-    Rows,
     Spans,
     StepSpans,
     by_name,
@@ -68,16 +68,16 @@ class HostWork:
 
     loader: Spans
     """Blocked in the loader, on the thread of the steps."""
-    syncs: Rows
+    syncs: Places
     """Rows of synchronising calls that recorded steps made, on the threads that do the work."""
     syncing: Spans
     forward: Spans | None
     """`None` where nothing tells."""
     backward: Spans | None
     optimizer: Spans | None
-    engine: Rows
+    engine: Places
     """Rows of the autograd engine's functions."""
-    operators: Rows
+    operators: Places
     """Rows of operators; ranges around them are none."""
     operating: Spans
     """When any thread ran an operator."""
@@ -111,7 +111,7 @@ def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWo
     )
 
 
-def _working_threads(table: EventTable, steps: StepSpans, device: DeviceWork) -> Rows:
+def _working_threads(table: EventTable, steps: StepSpans, device: DeviceWork) -> Places:
     """That of the steps and those that launch kernels: others may wait as long as they like.
 
     A thread that pins memory, or watches over collectives, holds nothing up.
@@ -121,7 +121,7 @@ def _working_threads(table: EventTable, steps: StepSpans, device: DeviceWork) ->
     return np.concatenate((own, present(table.thread[launch])))
 
 
-def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
+def _blocking_copies(table: EventTable, device: DeviceWork) -> Places:
     """Calls that copy from the device into ordinary memory: asynchronous by name only.
 
     `.item()` spends its wait there, not in the synchronisation that follows.
@@ -131,7 +131,7 @@ def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
     return np.asarray(device.launch[copies[pageable]])
 
 
-def _operators(table: EventTable) -> Rows:
+def _operators(table: EventTable) -> Places:
     rows = table.rows(Kind.CPU_OP)
     return rows[~by_name(table, rows, MARKS.match)]
 
@@ -144,7 +144,9 @@ def _on_thread(table: EventTable, steps: StepSpans, pattern: "re.Pattern[str]") 
     return _spans(table, rows)
 
 
-def _forward(table: EventTable, steps: StepSpans, operators: Rows, engine: Rows) -> Spans | None:
+def _forward(
+    table: EventTable, steps: StepSpans, operators: Places, engine: Places
+) -> Spans | None:
     """By marks; else the operators whose sequence number a backward function names."""
     marked = _on_thread(table, steps, _FORWARD)
     if len(marked):
@@ -158,7 +160,7 @@ def _forward(table: EventTable, steps: StepSpans, operators: Rows, engine: Rows)
     return _spans(table, own[~backward.holds(table.start_ns[own])]) or None
 
 
-def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
+def _optimizing(table: EventTable, steps: StepSpans, engine: Places) -> Spans:
     """The updates themselves: a step that is given a closure runs forward and backward first."""
     marks = _on_thread(table, steps, _OPTIMIZER)
     ends = np.sort(table.end_ns[engine])
@@ -167,7 +169,7 @@ def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
     return union(np.maximum(marks.start, last), marks.end)
 
 
-def _spans(table: EventTable, rows: Rows) -> Spans:
+def _spans(table: EventTable, rows: Places) -> Spans:
     return union(table.start_ns[rows], table.end_ns[rows])
 
 
@@ -250,13 +252,13 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
     )
 
 
-def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
+def _waits(table: EventTable, rows: Places, forest: Nest) -> Places:
     """A number for the wait that each call belongs to: calls of one operator are one wait."""
     place = forest.around(table, rows)
     return np.where(place == NONE, -1 - np.arange(len(rows)), place)
 
 
-def _items(table: EventTable, forest: Nest) -> Rows:
+def _items(table: EventTable, forest: Nest) -> Places:
     """Each `.item()` once: the operator, and the scalar read that no such operator is around."""
     code = {name: place for place, name in enumerate(table.names) if name in (_ITEM, _SCALAR)}
     names = table.name[forest.rows]
@@ -267,14 +269,14 @@ def _items(table: EventTable, forest: Nest) -> Rows:
     return np.asarray(forest.rows[item | (scalar & ~inside)])
 
 
-def _around(table: EventTable, rows: Rows, forest: Nest) -> Iterator[tuple[int, int]]:
+def _around(table: EventTable, rows: Places, forest: Nest) -> Iterator[tuple[int, int]]:
     """Places in *rows*, each with the rows of the events around it, the innermost first."""
     for level in forest.ancestors(forest.around(table, rows)):
         for place in np.flatnonzero(level != NONE).tolist():
             yield place, int(forest.rows[level[place]])
 
 
-def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
+def _calls(table: EventTable, rows: Places, forest: Nest) -> list[str]:
     """`aten::item` where one is around; else the outermost `aten` operator; else the call."""
     names = [table.label(int(row)) for row in rows]
     for place, row in _around(table, rows, forest):
@@ -284,7 +286,7 @@ def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
     return names
 
 
-def python_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
+def python_stacks(table: EventTable, rows: Places, forest: Nest) -> list[tuple[str, ...]]:
     """Python frames around each row, innermost first; libraries' only where there are no others.
 
     Traces of 2021 give them with each operator: then those of the innermost that has some.

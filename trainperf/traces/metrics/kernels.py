@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainperf.traces.event_table import Column, EventTable, Ratios
+from trainperf.traces.event_table import EventTable, Integers, Ratios
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.device_columns import sounds_of_tensor_cores
 from trainperf.traces.metrics.spans import present
@@ -37,7 +37,7 @@ def top_kernels(table: EventTable, device: DeviceWork) -> tuple[Kernel, ...]:
     return tuple(kernels)
 
 
-def _mean(values: Ratios, length_ns: Column) -> float | None:
+def _mean(values: Ratios, length_ns: Integers) -> float | None:
     """Over the time of the kernels that say it; the profiler writes 0 where it cannot tell."""
     given = values > 0
     weight = np.maximum(length_ns[given], 1)

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from trainperf.core.arrays import Places
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.host import python_stacks
-from trainperf.traces.metrics.spans import Nest, Rows, distinct
+from trainperf.traces.metrics.spans import Nest, distinct
 from trainperf.traces.results import MemoryCurve
 from trainperf.traces.thresholds import THRESHOLDS
 
@@ -25,7 +26,7 @@ def memory_curves(table: EventTable, forest: Nest) -> tuple[MemoryCurve, ...]:
     return tuple(sorted(curves, key=lambda curve: -curve.peak_bytes))
 
 
-def _curve(table: EventTable, rows: Rows, forest: Nest) -> MemoryCurve:
+def _curve(table: EventTable, rows: Places, forest: Nest) -> MemoryCurve:
     """Of the events of one device; each stretch of time is a point, and no peak is lost."""
     at, totals, reserved = (
         column[rows] for column in (table.start_ns, table.total_bytes, table.reserved_bytes)

@@ -3,30 +3,30 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.core.arrays import Mask
+from trainperf.traces.event_table import NONE, EventTable, Integers
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.spans import Nest, StepSpans, present
 from trainperf.traces.results import Operator
 from trainperf.traces.thresholds import THRESHOLDS
 
 
-OUTSIDE = "(outside any operator)"
+NO_OPERATOR = "(outside any operator)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
     """What each operator of the forest took itself, in nanoseconds."""
 
-    name: npt.NDArray[np.int64]
+    name: Integers
     """Index of its name; one more than the last for device work outside any operator."""
-    shapes: Column
-    calls: Column
-    device: Column
-    large: Column
+    shapes: Integers
+    calls: Integers
+    device: Integers
+    large: Integers
     """The part of `device` in events of large kernels."""
-    cpu: Column
+    cpu: Integers
 
 
 def top_operators(
@@ -45,7 +45,7 @@ def top_operators(
     return _top(table, use, use.device, measured=True), by_cpu
 
 
-def self_times(forest: Nest) -> Column:
+def self_times(forest: Nest) -> Integers:
     """Time of each operator without its direct children, which run on the same thread."""
     length = forest.end - forest.start
     own = length.copy()
@@ -74,7 +74,7 @@ def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest)
     )
 
 
-def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[Operator, ...]:
+def _top(table: EventTable, use: _Use, by: Integers, *, measured: bool) -> tuple[Operator, ...]:
     codes = present(use.name)
     group = np.searchsorted(codes, use.name)
     total = {
@@ -82,7 +82,7 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
         for part in ("calls", "device", "large", "cpu")
     }
     weight = sums(group, by, len(codes))
-    names = [*table.names, OUTSIDE]
+    names = [*table.names, NO_OPERATOR]
     order = sorted(
         np.flatnonzero(weight > 0), key=lambda place: (-weight[place], names[codes[place]])
     )
@@ -101,9 +101,7 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
     )
 
 
-def _heaviest_shapes(
-    table: EventTable, use: _Use, by: Column, mine: npt.NDArray[np.bool_]
-) -> str | None:
+def _heaviest_shapes(table: EventTable, use: _Use, by: Integers, mine: Mask) -> str | None:
     has_shapes = mine & (use.shapes != NONE)
     if not has_shapes.any():
         return None

@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
+from trainperf.core.arrays import Mask, Places
+from trainperf.traces.event_table import NONE, Codes, EventTable, Integers, Kind
 from trainperf.traces.results import PROFILER_STEP
 
 
-_NO_TIMES: Column = np.empty(0, np.int64)
+_NO_TIMES: Integers = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
     """Disjoint intervals in order, each from `start` up to but without `end`, in nanoseconds."""
 
-    start: Column
-    end: Column
+    start: Integers
+    end: Integers
 
     def __len__(self) -> int:
         return len(self.start)
@@ -37,7 +37,7 @@ class Spans:
         """From the first start to the last end; `None` without intervals."""
         return (int(self.start[0]), int(self.end[-1])) if len(self) else None
 
-    def until(self, times: Column) -> Column:
+    def until(self, times: Integers) -> Integers:
         """Covered time before each of *times*, which may be in any order."""
         lengths = np.concatenate(([0], np.cumsum(self.end - self.start)))
         place = np.searchsorted(self.start, times, side="right")
@@ -47,15 +47,15 @@ class Spans:
         inside[after] = np.minimum(times[after] - self.end[last], 0)
         return np.asarray(lengths[place] + inside, np.int64)
 
-    def within(self, start: Column, end: Column) -> Column:
+    def within(self, start: Integers, end: Integers) -> Integers:
         """Covered time inside each of some windows; windows may overlap."""
         return self.until(end) - self.until(start)
 
-    def holds(self, times: Column) -> "np.typing.NDArray[np.bool_]":
+    def holds(self, times: Integers) -> Mask:
         """Whether each of *times* is covered."""
         return np.asarray(self.holding(times) != NONE)
 
-    def holding(self, times: Column) -> Codes:
+    def holding(self, times: Integers) -> Codes:
         """Position of the interval that holds each of *times*; `NONE` outside all."""
         place = np.searchsorted(self.start, times, side="right") - 1
         held = place >= 0
@@ -63,7 +63,7 @@ class Spans:
         return np.where(held, place, NONE).astype(np.int32)
 
 
-def union(start: Column, end: Column) -> Spans:
+def union(start: Integers, end: Integers) -> Spans:
     """What any of some intervals covers; they may come in any order and overlap."""
     keep = end > start
     start, end = start[keep], end[keep]
@@ -102,16 +102,13 @@ def clipped(spans: Spans, start: int, end: int) -> Spans:
     return union(np.maximum(spans.start, start), np.minimum(spans.end, end))
 
 
-def _pieces(first: Spans, other: Spans) -> tuple[Column, Column]:
+def _pieces(first: Spans, other: Spans) -> tuple[Integers, Integers]:
     """Time cut at every edge of two: each piece is wholly inside or outside of either."""
     edges = np.sort(np.concatenate((first.start, first.end, other.start, other.end)))
     begin, end = edges[:-1], edges[1:]
     real = end > begin
     return begin[real], end[real]
 
-
-Rows = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 
 OPTIMIZER_STEP = "Optimizer.step"
 WINDOW = "none"
@@ -126,9 +123,9 @@ _HOST = (Kind.CPU_OP, Kind.ANNOTATION)
 class StepSpans:
     """The steps on the host's clock, disjoint and in order."""
 
-    number: Column
-    start: Column
-    end: Column
+    number: Integers
+    start: Integers
+    end: Integers
     source: str
     """What they were cut by."""
     thread: int
@@ -142,12 +139,12 @@ class StepSpans:
         """All steps as intervals; neighbours that touch stay apart."""
         return Spans(start=self.start, end=self.end)
 
-    def holding(self, times: Column) -> Codes:
+    def holding(self, times: Integers) -> Codes:
         """Position of the step that holds each of *times*; `NONE` outside all."""
         return self.spans.holding(times)
 
 
-def present(codes: Codes | Column) -> Rows:
+def present(codes: Codes | Integers) -> Places:
     """The codes that occur, in order; an order of magnitude faster than `np.unique` on long ones.
 
     None of them may be `NONE`.
@@ -155,7 +152,7 @@ def present(codes: Codes | Column) -> Rows:
     return np.flatnonzero(np.bincount(codes))
 
 
-def distinct(values: Codes | Column) -> Column:
+def distinct(values: Codes | Integers) -> Integers:
     """What occurs, in order; unlike `np.unique` it loads nothing, which takes 14 ms."""
     ordered = np.sort(values.astype(np.int64))
     new = np.ones(len(ordered), bool)
@@ -168,7 +165,7 @@ def find_steps(table: EventTable) -> StepSpans:
     return _by_mark(table) or _by_optimizer(table) or _one_window(table)
 
 
-def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Rows:
+def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Places:
     """Rows of these kinds whose name matches from its beginning; each name is looked at once."""
     wanted = np.array([pattern.match(name) is not None for name in table.names], bool)
     if not wanted.any():
@@ -177,7 +174,7 @@ def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Rows:
     return np.asarray(rows[np.isin(table.kind[rows], kinds)])
 
 
-def by_name(table: EventTable, rows: Rows, holds: Callable[[str], object]) -> Mask:
+def by_name(table: EventTable, rows: Places, holds: Callable[[str], object]) -> Mask:
     """Which of *rows* have a name for which *holds*; each name is looked at once."""
     codes = table.name[rows]
     out = np.zeros(len(table.names), bool)
@@ -186,7 +183,7 @@ def by_name(table: EventTable, rows: Rows, holds: Callable[[str], object]) -> Ma
     return np.asarray(out[codes], bool)
 
 
-def _marks(table: EventTable, pattern: "re.Pattern[str]") -> tuple[Rows, int]:
+def _marks(table: EventTable, pattern: "re.Pattern[str]") -> tuple[Places, int]:
     """Rows of the marks, and their thread: others in the same file may mark steps of their own."""
     rows = named(table, pattern, *_HOST)
     thread = int(np.bincount(table.thread[rows]).argmax()) if len(rows) else NONE
@@ -239,7 +236,7 @@ def _host_window(table: EventTable) -> tuple[int, int]:
     return int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
 
 
-def launches_of(table: EventTable, rows: Rows) -> Rows:
+def launches_of(table: EventTable, rows: Places) -> Places:
     """The row of the runtime call that launched each device row; `NONE` where none was recorded.
 
     A correlation of 0 is what profilers write when they have none.
@@ -260,17 +257,17 @@ def launches_of(table: EventTable, rows: Rows) -> Rows:
 class Nest:
     """Some host events as a forest: on each thread, what began inside another is its child."""
 
-    rows: Rows
+    rows: Places
     """By thread, then by start; a parent stands before its children."""
-    parent: Rows
+    parent: Places
     """Position in `rows` of each one's parent; `NONE` at the top."""
     thread: Codes
-    start: Column
-    end: Column
+    start: Integers
+    end: Integers
     """Cut at the parent's end: clocks are rounded, so children stick out by a microsecond."""
     depth: Codes
 
-    def innermost(self, thread: Codes, times: Column) -> Rows:
+    def innermost(self, thread: Codes, times: Integers) -> Places:
         """Position of the innermost event on a thread at each of *times*; `NONE` without one."""
         out = np.full(len(times), NONE, np.intp)
         for code in present(thread):
@@ -281,14 +278,14 @@ class Nest:
             out[mine] = self._climbed(place, times[mine])
         return out
 
-    def around(self, table: EventTable, rows: Rows) -> Rows:
+    def around(self, table: EventTable, rows: Places) -> Places:
         """Position of the innermost event around the start of each row; `NONE` for none."""
         out = np.full(len(rows), NONE, np.intp)
         real = rows != NONE
         out[real] = self.innermost(table.thread[rows[real]], table.start_ns[rows[real]])
         return out
 
-    def ancestors(self, place: Rows) -> "list[Rows]":
+    def ancestors(self, place: Places) -> list[Places]:
         """*place*, its parents, theirs, and so on, until all are at the top."""
         levels = []
         while (place != NONE).any():
@@ -296,7 +293,7 @@ class Nest:
             place = np.where(place == NONE, NONE, self.parent[place])
         return levels
 
-    def _climbed(self, place: Rows, times: Column) -> Rows:
+    def _climbed(self, place: Places, times: Integers) -> Places:
         while True:
             over = place != NONE
             over[over] = self.end[place[over]] <= times[over]
@@ -306,7 +303,7 @@ class Nest:
             place[over] = self.parent[place[over]]
 
 
-def nest(table: EventTable, rows: Rows) -> Nest:
+def nest(table: EventTable, rows: Places) -> Nest:
     """The forest of *rows*; ties are broken by what was recorded, not by the file's order."""
     rows = _ordered(table, rows)
     thread, start, end = table.thread[rows], table.start_ns[rows], table.end_ns[rows]
@@ -328,7 +325,7 @@ _CUTS = 8
 """Levels by which rounding can push a chain of last children out of their parents."""
 
 
-def _ordered(table: EventTable, rows: Rows) -> Rows:
+def _ordered(table: EventTable, rows: Places) -> Places:
     """By thread, start and length; what ties in all three, by what was recorded."""
     rows = rows[np.argsort(table.thread[rows], kind="stable")]
     columns = table.thread[rows], table.start_ns[rows], -table.duration_ns[rows]
@@ -346,7 +343,7 @@ def _ordered(table: EventTable, rows: Rows) -> Rows:
     return rows
 
 
-def _depths(thread: Codes, start: Column, end: Column) -> Codes:
+def _depths(thread: Codes, start: Integers, end: Integers) -> Codes:
     """How many events of the same thread are open when each begins."""
     depth = np.empty(len(start), np.int32)
     bounds = np.flatnonzero(np.diff(thread)) + 1
@@ -356,7 +353,7 @@ def _depths(thread: Codes, start: Column, end: Column) -> Codes:
     return depth
 
 
-def _parents(depth: Codes) -> Rows:
+def _parents(depth: Codes) -> Places:
     """The last event before each one that is a level above it.
 
     Threads need no care: a first event of a thread is at the top, and every other has one of its

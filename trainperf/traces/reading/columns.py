@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Mask, Places
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number, Text
 from trainperf.traces.reading.values import (
@@ -28,8 +29,6 @@ from trainperf.traces.reading.values import (
 
 
 Values = npt.NDArray[Any]
-Rows = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 Chunk = dict[str, Values]
 """Columns of one chunk by name; one that is missing is `NONE` throughout."""
 
@@ -96,7 +95,7 @@ _CONVERTED: dict[str, Callable[[Sequence[Any]], Values]] = {
 class _Family:
     """The events of one chunk that are of some kinds, and where in the chunk they stand."""
 
-    where: Rows
+    where: Places
     args: list[Args]
     rows: Iterator[Event]
     """The events themselves, once; seldom asked for."""
@@ -296,7 +295,7 @@ def _first(
     return values
 
 
-def _put(chunk: Chunk, column: str, where: Rows, values: Values) -> None:
+def _put(chunk: Chunk, column: str, where: Places, values: Values) -> None:
     given = values != NONE
     if not given.any():
         return

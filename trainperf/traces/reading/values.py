@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Mask
 from trainperf.core.errors import TraceError
-from trainperf.traces.event_table import NONE, Kind
+from trainperf.traces.event_table import NONE, Codes, Integers, Kind
 
 
 MEMORY_NAME = "[memory]"
@@ -99,8 +100,6 @@ def _compact(body: bytes) -> str:
         return body.decode("utf-8", errors="replace")
 
 
-Integers = npt.NDArray[np.int64]
-
 MOST_NS = 2**61
 """Beyond 73 years before or after its zero, no clock is believed; sums of two still fit."""
 
@@ -116,7 +115,7 @@ class InexactError(Exception):
     """Floats have lost digits of a time: decode again, with all of them."""
 
 
-def nanoseconds(values: Sequence[Any]) -> tuple[Integers, npt.NDArray[np.bool_]]:
+def nanoseconds(values: Sequence[Any]) -> tuple[Integers, Mask]:
     """Microseconds of any type as nanoseconds, and which of them are a time at all.
 
     Raises:
@@ -140,7 +139,7 @@ def _believable(values: Sequence[int | Decimal]) -> bool:
     return min(values) >= -_MOST_US and max(values) <= _MOST_US
 
 
-def _all(values: Sequence[object]) -> npt.NDArray[np.bool_]:
+def _all(values: Sequence[object]) -> Mask:
     return np.ones(len(values), dtype=np.bool_)
 
 
@@ -201,7 +200,7 @@ class Identities:
     def __init__(self) -> None:
         self._large: dict[int, int] = {}
 
-    def __call__(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
+    def __call__(self, values: Sequence[Any]) -> Codes:
         """Values of any type; `NONE` for what is no number."""
         try:
             numbers = np.fromiter(values, np.int64, len(values))

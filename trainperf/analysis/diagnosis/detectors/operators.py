@@ -261,7 +261,7 @@ of its input without the attention matrix (34 bytes per 16-bit number: Korthikan
 
 
 def convolution_search(account: StepAccount, facts: Facts) -> Cause | None:
-    """CuDNN looks for the fastest convolution anew for each size of a batch, and sizes vary.
+    """Sizes of batches vary, and cuDNN looks for the fastest convolution anew for each.
 
     What that costs depends on how many sizes there are: nothing is known but that it costs.
 
