@@ -7,7 +7,8 @@ import torch
 from support.sources import ROOT, nodes
 
 from trainperf.accelerators import Ability, Accelerator, accelerator_in_use, accelerator_of
-from trainperf.accelerators.base import Host
+from trainperf.accelerators.base import Features, Host
+from trainperf.accelerators.cuda import Cuda
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NEEDS, FitObjects, choose
 
 
@@ -73,6 +74,21 @@ def test_a_cpu_is_its_own_host() -> None:
     first = torch.rand(3)
     host.set_random_state(before)
     assert torch.equal(torch.rand(3), first)
+
+
+def test_an_older_torch_tells_less_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not know is empty, and no error."""
+    tells = {
+        "get_device_properties": object(),
+        "get_device_capability": (8, 0),
+        "is_bf16_supported": True,
+    }
+    for name, answer in tells.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
+
+    assert Cuda(torch.device("cuda:0")).features() == Features(
+        tf32=True, cudnn=torch.version.hip is None, capability=(8, 0)
+    )
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator here")

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partialmethod
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -189,6 +190,11 @@ def test_a_slow_transfer_of_weights_comes_back(tmp_path: Path) -> None:
     assert first(summary) == "weight_transfer"
 
 
+def nameless(method: Callable[..., object]) -> Callable[..., object]:
+    """A decorator that does not keep the name."""
+    return partialmethod(method)
+
+
 class Generating(Trainer):
     """Has the methods and rewards of TRL's trainers, each with a nap."""
 
@@ -201,6 +207,7 @@ class Generating(Trainer):
 
         self.reward_funcs: list[Any] = [self.judge, of_a_service, torch.nn.Identity()]
 
+    @nameless
     def _generate(self) -> tuple[None, list[list[int]]]:
         self.sleeper.sleep("rollout", 6)
         self._tool_call_loop()

@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger
 from support.fits import QUIET, Model
+from support.loops import on_clock
 from torch.utils.data import DataLoader
 
 from trainperf.analysis.run.directory import Run
@@ -23,8 +24,7 @@ from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.lightning import TrainPerf, measurement
-from trainperf.loop import FitOptions, fit
-from trainperf.loop.fit import Fit
+from trainperf.loop import fit
 from trainperf.recording.probes import selection
 
 
@@ -52,13 +52,8 @@ class CallClock:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fits that are timed by what they call; a test has no half minute per fit."""
     clock = CallClock()
-
-    class Counted(Fit):
-        def __init__(self, options: FitOptions) -> None:
-            super().__init__(options, clock)
-
     monkeypatch.setattr(long_term, "LEAST_LASTS_S", 0.2)
-    monkeypatch.setattr(measurement, "Fit", Counted)
+    monkeypatch.setattr(measurement, "Fit", on_clock(clock))
     monkeypatch.setattr(fit, "monotonic_ns", clock)  # lines are sampled all the same
     # What the kernel counts is of another clock: a busy machine would be why steps are longer.
     monkeypatch.setattr(selection, "WAITS", Path("not counted here"))

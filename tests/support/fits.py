@@ -3,7 +3,6 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +17,6 @@ from support.loops import Written
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.lightning import TrainPerf, measurement
-from trainperf.loop.fit import Fit
 from trainperf.testing import FakeClock
 
 
@@ -214,11 +212,7 @@ def fit(
     """Train under `TrainPerf` and read the run back; it must tile the fit."""
     root = Path(tempfile.mkdtemp(dir=tmp_path))
     perf = TrainPerf(report=False, dirpath=str(root))
-    with patch.object(
-        measurement,
-        "Fit",
-        type("OnThatClock", (Fit,), {"__init__": partialmethod(Fit.__init__, clock=clock)}),
-    ):
+    with patch.object(measurement, "Fit", loops.on_clock(clock)):
         trainer(root, perf, *callbacks, **options).fit(model, loader)
     ran = read(root / "trainperf")
     assert_tiles(ran)

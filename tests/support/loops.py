@@ -11,13 +11,25 @@ from typing import Any
 import torch
 from support.blocks import records_of
 
+from trainperf.core.machine.clocks import HostClock
 from trainperf.core.phases import PHASES
 from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, StepRecord, Totals
-from trainperf.loop import LoopMonitor
+from trainperf.loop import FitOptions, LoopMonitor
+from trainperf.loop.fit import Fit
 from trainperf.recording.process_objects import nothing
 from trainperf.testing import FakeClock
+
+
+def on_clock(clock: HostClock) -> type[Fit]:
+    """A fit by a clock of the test's, to be put in the place of `Fit`."""
+
+    class OnThatClock(Fit):
+        def __init__(self, options: FitOptions, *_: object) -> None:
+            super().__init__(options, clock)
+
+    return OnThatClock
 
 
 class Sleeper:

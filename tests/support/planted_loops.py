@@ -18,12 +18,11 @@ from accelerate import Accelerator
 from lightning.fabric import Fabric
 from lightning.fabric.plugins.precision import MixedPrecision as OfFabric
 from support.hugging_face import Rows, Tiny
-from support.loops import Sleeper
+from support.loops import Sleeper, on_clock
 from support.stand_ins import installed, put_in
 from torch.utils.data import DataLoader, default_collate
 
 from trainperf.loop import LoopMonitor
-from trainperf.loop.fit import Fit
 from trainperf.testing import FakeClock
 
 
@@ -208,11 +207,6 @@ LOOPS: dict[str, Callable[[Path, Planted], Path | None]] = {
 
 def trained(name: str, path: Path, planted: Planted) -> Path | None:
     """One of them, on the clock of what is planted."""
-
-    class Planned(Fit):
-        def __init__(self, options: Any, *_: object) -> None:
-            super().__init__(options, planted.clock)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trainperf.loop.monitor.Fit", Planned)
+        patch.setattr("trainperf.loop.monitor.Fit", on_clock(planted.clock))
         return LOOPS[name](path, planted)

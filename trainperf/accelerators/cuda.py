@@ -70,7 +70,8 @@ class Cuda(Accelerator):
     def features(self) -> Features:
         own: Any = torch.cuda.get_device_properties(self.device)
         address = ""
-        if hasattr(own, "pci_bus_id"):  # an older torch has none
+        # An older torch has neither this nor all of what else is asked.
+        if hasattr(own, "pci_bus_id"):
             address = f"{own.pci_domain_id:04x}:{own.pci_bus_id:02x}:{own.pci_device_id:02x}.0"
         # ROCm answers with AMD's numbers, which mean something else.
         is_nvidia = torch.version.hip is None
@@ -80,8 +81,8 @@ class Cuda(Accelerator):
             bf16=bool(torch.cuda.is_bf16_supported(including_emulation=False)),
             cudnn=is_nvidia,
             capability=capability,
-            cache_bytes=int(own.L2_cache_size),
-            uuid=str(own.uuid),
+            cache_bytes=getattr(own, "L2_cache_size", None),
+            uuid=str(getattr(own, "uuid", "")),
             pci_address=address,
         )
 

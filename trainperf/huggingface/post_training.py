@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -29,34 +29,47 @@ from trainperf.recording.process_objects import living
 from trainperf.recording.recorder import Recorder
 
 
-_GENERATE, _SCORE = "_generate", "_get_per_token_logps_and_entropies"
-METHODS: Mapping[str, str] = {
-    _GENERATE: ROLLOUT,
-    "_generate_single_turn": ROLLOUT,
-    "_tool_call_loop": ENVIRONMENT,
-    "_calculate_rewards": REWARD,
-    _SCORE: LOG_PROBABILITIES,
-    "sync_weights": WEIGHT_TRANSFER,
+class Part(NamedTuple):
+    """What a method does."""
+
+    phase: str
+    generates: bool = False
+    """Whether it returns the answers, which are counted."""
+    trains: bool = False
+    """Whether it is forward where gradients are computed."""
+
+
+METHODS: Mapping[str, Part] = {
+    "_generate": Part(ROLLOUT, generates=True),
+    "_generate_single_turn": Part(ROLLOUT),
+    "_tool_call_loop": Part(ENVIRONMENT),
+    "_calculate_rewards": Part(REWARD),
+    "_get_per_token_logps_and_entropies": Part(LOG_PROBABILITIES, trains=True),
+    "sync_weights": Part(WEIGHT_TRANSFER),
 }
-"""Method of a trainer, or of its inference engine, to its phase."""
+"""Methods of a trainer, or of its inference engine."""
 
 
-def bracket_post_training(fit: Fit, callback: TrainerCallback) -> None:
-    """Give the parts of a TRL trainer their phases, until the fit ends; of others nothing.
+def bracket_post_training(fit: Fit, callback: TrainerCallback) -> bool:
+    """Give the parts of a TRL trainer their phases, until the fit ends; whether there is one.
 
     Args:
         fit: Whose phases they are.
         callback: Ours, by which the trainer is found.
     """
-    trainers = living(transformers.Trainer) if "trl" in sys.modules else ()
+    trainers = [
+        trainer
+        for trainer in (living(transformers.Trainer) if "trl" in sys.modules else ())
+        if callback in trainer.callback_handler.callbacks
+        and any(kind.__module__.startswith("trl.") for kind in type(trainer).__mro__)
+    ]
     for trainer in trainers:
-        of_trl = any(kind.__module__.startswith("trl.") for kind in type(trainer).__mro__)
-        if of_trl and callback in trainer.callback_handler.callbacks:
-            for owner in (trainer, getattr(trainer, "vllm_generation", None)):
-                for name in METHODS.keys() & dir(owner):
-                    function = _bracketed(fit, METHODS[name], getattr(owner, name))
-                    stand_in(owner, name, function, fit.undo)
-            _bracket_rewards(fit, trainer)
+        for owner in (trainer, getattr(trainer, "vllm_generation", None)):
+            for name in METHODS.keys() & dir(owner):
+                function = _bracketed(fit, METHODS[name], getattr(owner, name))
+                stand_in(owner, name, function, fit.undo)
+        _bracket_rewards(fit, trainer)
+    return bool(trainers)
 
 
 def _bracket_rewards(fit: Fit, trainer: object) -> None:
@@ -67,21 +80,20 @@ def _bracket_rewards(fit: Fit, trainer: object) -> None:
         at_once = map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))  # noqa: B004
         if not isinstance(function, torch.nn.Module) and not any(at_once):
             name = getattr(function, "__name__", type(function).__name__)
-            functions[place] = _bracketed(fit, f"{REWARD}: {name}", function)
+            functions[place] = _bracketed(fit, Part(f"{REWARD}: {name}"), function)
             fit.undo.callback(functions.__setitem__, place, function)
 
 
-def _bracketed(fit: Fit, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with its phase around it; what it generates is counted."""
-    name = getattr(function, "__name__", "")
+def _bracketed(fit: Fit, part: Part, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with its phase around it."""
 
     @wraps(function)
     def measured(*args: Any, **options: Any) -> Any:  # noqa: ANN401 its own
-        if name == _SCORE and torch.is_grad_enabled():  # of what is trained: it is forward
+        if part.trains and torch.is_grad_enabled():
             return function(*args, **options)
-        with fit.phases[phase]:
+        with fit.phases[part.phase]:
             result = function(*args, **options)
-        if name == _GENERATE:
+        if part.generates:
             fit.guard.run(ANSWERS, partial(_count, fit.recorder, result))
         return result
 
@@ -98,7 +110,7 @@ def _count(recorder: Recorder, generated: tuple[object, ...]) -> None:
 
 
 def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArguments) -> None:
-    """Count answers that teach nothing, by the latest entry of a Trainer's log.
+    """Count answers that teach nothing, by the latest entry of a TRL trainer's log.
 
     Args:
         recorder: Of the fit.
@@ -108,6 +120,6 @@ def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArgumen
     latest = state.log_history[-1] if state.log_history else {}
     useless = latest.get("frac_reward_zero_std")
     masks = getattr(args, "mask_truncated_completions", False)
-    masked = latest.get("completions/clipped_ratio") if masks else None
     if useless is not None:
-        count_answers(recorder.count, (), max(useless, masked or 0.0))
+        masked = latest.get("completions/clipped_ratio", 0.0) if masks else 0.0
+        count_answers(recorder.count, (), max(useless, masked))

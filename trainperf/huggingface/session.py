@@ -111,7 +111,7 @@ class MeasuredTraining:
         self._places += self._passes.attach(self._objects.module, optimizer, fit.undo)
         if hasattr(loader, ACCELERATED):
             self._wrap(loader)
-        bracket_post_training(fit, self._callback)
+        self._generates = bracket_post_training(fit, self._callback)
         fit.time(self._hear, HookPrice(monotonic_ns, passes=False))
 
     def _wrap(self, loader: object) -> None:
@@ -179,7 +179,8 @@ class MeasuredTraining:
 
     def on_log(self, _args: object, _state: object, control: TrainerControl, *_: object) -> None:
         """Metrics were logged; those of an evaluation before it is over."""
-        count_useless(self.recorder, self._state, self._args)
+        if self._generates:
+            count_useless(self.recorder, self._state, self._args)
         if self._under is None and not self.recorder.inside_gap:
             self._next(control)
 

@@ -18,7 +18,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from support.conformance.planted import Batch, Planted, Rows
 from support.conformance.story import Story, fits_of
 from support.fits import QUIET
-from support.loops import Written, read
+from support.loops import Written, on_clock, read
 from support.outside import hearing
 from transformers import TrainerCallback, TrainingArguments
 
@@ -28,7 +28,6 @@ from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 from trainperf.loop.fit import Fit
-from trainperf.loop.options import FitOptions
 from trainperf.plugins import outside_loader
 from trainperf.testing import FakeClock
 
@@ -76,9 +75,9 @@ class Door:
         """Have its fits run on the fake clock."""
         clock, fits = self.clock, self.fits
 
-        class OnFakeClock(Fit):
-            def __init__(self, options: FitOptions, *_: object) -> None:
-                super().__init__(options, clock)
+        class OnFakeClock(on_clock(clock)):  # type: ignore[misc]  # one for each
+            def __init__(self, *given: Any) -> None:
+                super().__init__(*given)
                 fits.append(self)
 
             def _report(self, *_: object, **__: object) -> None:
