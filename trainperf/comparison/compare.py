@@ -104,8 +104,10 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         of_log = deciding.name == STEP_MEAN_S
         what = "means in the steady part of a log" if of_log else "steady steps"
         problem = f"{TOO_FEW} {what} for an interval"
+    worlds = [side.run.world_size for side in (baseline, changed)]
+    scale = worlds[0] / worlds[1] if deciding.per_rank else None
     clocks = tuple(
-        _clock(clock, name, interval, _scale(deciding, before, after), margin)
+        _clock(clock, name, interval, scale, margin)
         for clock, (name, interval) in intervals.items()
     )
     if len(before) == len(after) == 1 and method.looks is None:
@@ -148,20 +150,17 @@ def _clock(
     clock: Clock, name: str, interval: RatioInterval, scale: float | None, margin: float
 ) -> ClockChange:
     """What it says; *scale* divides a rate by the number of ranks."""
-    inverse = BETTER[name] == "lower"
-    ends = (interval.ratio, interval.low, interval.high)
-    value, low, high = (1 / end if inverse else end * (scale or 1.0) for end in ends)
-    gain = Speedup(value=value, low=min(low, high), high=max(low, high), per_rank=scale is not None)
+    low, value, high = _gain(name, interval, scale or 1.0)
+    gain = Speedup(value=value, low=low, high=high, per_rank=scale is not None)
     return ClockChange(
         clock=clock, reading=name, verdict=verdict_of(gain.low, gain.high, margin), speedup=gain
     )
 
 
-def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float | None:
-    if not deciding.per_rank:
-        return None
-    worlds = [side[0].summary.run.world_size for side in (before, after)]
-    return worlds[0] / worlds[1]
+def _gain(name: str, interval: RatioInterval, scale: float = 1.0) -> list[float]:
+    """How many times faster a reading got: lower end, value, upper end."""
+    ends = (interval.low, interval.ratio, interval.high)
+    return sorted(1 / end if BETTER[name] == "lower" else end * scale for end in ends)
 
 
 def _noise(interval: RatioInterval, runs: _Runs) -> Noise:
@@ -273,24 +272,13 @@ def _change(name: str, runs: _Runs) -> ReadingChange:
     interval = _interval_of(name, runs)
     if interval is None:
         return replace(change, ratio=change.after / change.before if change.before else None)
+    low, _, high = _gain(name, interval)
     return replace(
         change,
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=_reading_verdict(name, interval, runs.method.margin),
-    )
-
-
-def _reading_verdict(name: str, interval: RatioInterval, margin: float) -> SpeedVerdict | None:
-    """Of a reading that gets faster or slower."""
-    if name not in _SPEEDS:
-        return None
-    low, high = interval.low, interval.high
-    return (
-        verdict_of(1 / high, 1 / low, margin)
-        if BETTER[name] == "lower"
-        else verdict_of(low, high, margin)
+        verdict=verdict_of(low, high, runs.method.margin) if name in _SPEEDS else None,
     )
 
 
