@@ -178,8 +178,12 @@ class Referee:
     def _begin(self) -> None:
         """Begin the next pair, once both are there or never will be."""
         for side, waiting in enumerate(self._waiting):
-            if waiting and not waiting[0].complete:
-                self._lose_patience(side, waiting[0])
+            seat = waiting[0] if waiting else None
+            if seat and not seat.complete and monotonic_ns() - seat.since_ns > _PATIENCE_NS:
+                self.refused[side] = (
+                    f"{len(seat.ranks)} of {seat.hello.world_size} ranks take turns; measure "
+                    "every rank, on one machine"
+                )
         there = [bool(waiting) and waiting[0].complete for waiting in self._waiting]
         if self._pair or not any(there):
             return
@@ -187,13 +191,6 @@ class Referee:
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
             self._times = ([], [])
             self._give(min(self._pair))
-
-    def _lose_patience(self, side: int, seat: _Seat) -> None:
-        if monotonic_ns() - seat.since_ns > _PATIENCE_NS:
-            self.refused[side] = (
-                f"{len(seat.ranks)} of {seat.hello.world_size} ranks take turns; measure "
-                "every rank, on one machine"
-            )
 
     def _passed(self, connection: Connection, over: TurnOver) -> None:
         """A turn is over for a rank; with the last rank the other side's begins, if that trains."""
