@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from trainperf.analysis.run.window import start_time
-from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
+from trainperf.analysis.summary.loss_parity import TOLERANCE, compare_losses
 from trainperf.comparison.clocks import headline, reconciled
 from trainperf.comparison.comparability import (
     DecidingReading,
@@ -39,7 +39,7 @@ from trainperf.core.stats.bootstrap import (
     ratio_interval,
 )
 from trainperf.core.stats.sequential import Looks, sequential_interval
-from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
+from trainperf.core.stats.verdict import MARGIN, verdict_of
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 
@@ -114,7 +114,12 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         clocks = reconciled(clocks)
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=method.loss_tolerance)
-    verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
+    verdict: Verdict = "not comparable"
+    decides = None
+    if clocks:
+        verdict, decides = headline(clocks, whole=first_steps is None)
+        # A loss that differs overrules any gain in speed.
+        verdict = "loss differs" if parity.verdict == "differs" else verdict
     interval = None if decides is None else intervals[decides.clock][1]
     readings = _as_judged(_changes(runs), clocks)
     if problem:
@@ -123,7 +128,7 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
     return Comparison(
         before=_side(before),
         after=_side(after),
-        verdict=_verdict(verdict, parity),
+        verdict=verdict,
         reason=problem or deciding.why,
         primary=deciding.name if decides is None else decides.reading,
         speedup=None if decides is None else decides.speedup,
@@ -193,13 +198,6 @@ def _as_judged(
         replace(reading, verdict="undecided") if reading.name in doubted else reading
         for reading in readings
     )
-
-
-def _verdict(verdict: SpeedVerdict | None, parity: Parity) -> Verdict:
-    """The verdict; a loss that differs overrules any gain in speed."""
-    if verdict is None:
-        return "not comparable"
-    return "loss differs" if parity.verdict == "differs" else verdict
 
 
 def _side(repeats: Repeats) -> Side:

@@ -81,12 +81,10 @@ def trace_files(
 
 
 def _begins_within(name: str, first: int | None, last: int | None) -> bool:
-    if first is None and last is None:
-        return True
     capture = CaptureName.parse(name)
-    if capture is None:
-        return False
-    return (first or 0) <= capture.first_step and (last is None or capture.first_step <= last)
+    step = -1 if capture is None else capture.first_step
+    within = (first or 0) <= step and (last is None or step <= last)
+    return within or (first is None and last is None)
 
 
 def _inside(directory: AnyPath) -> list[AnyPath]:

@@ -207,19 +207,18 @@ class Referee:
             return
         if other is not None and not other.over:
             self.passed[side] += 1
-            self.settled = self.settled or (side == 1 and not seat.over and self._is_enough())
+            # A turn and the other side's next one are neighbours in time: they count together.
+            pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
+            both = [(before, after) for before, after in pairs if before and after]
+            times = ([before for before, _ in both], [after for _, after in both])
+            enough = side == 1 and not seat.over and not self.settled and self._enough(times)
+            self.settled = self.settled or enough
             if not self.settled:
                 self._give(1 - side)
         elif seat.over:
             self._end()
         else:
             self._give(side)
-
-    def _is_enough(self) -> bool:
-        # A turn and the other side's next one are neighbours in time: they count together.
-        pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
-        both = [(before, after) for before, after in pairs if before and after]
-        return self._enough(([before for before, _ in both], [after for _, after in both]))
 
     def _left(self, connection: Connection) -> None:
         """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""
