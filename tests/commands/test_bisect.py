@@ -87,7 +87,7 @@ FAST, BROKEN, SLOW = "SLEEP_S = 0.01\n", "(", "SLEEP_S = 0.04\n"
 @pytest.mark.parametrize(
     ("settings", "code", "answer", "told"),
     [
-        ((FAST, SLOW), 0, "“commit 1” is the first slow commit: 0.", ()),
+        ((FAST, SLOW), 0, "“commit 1” is the first slow commit.", ()),
         ((FAST, FAST), 1, "“commit 1” is not slower than ", ()),
         (
             (FAST, FAST, BROKEN, SLOW),
@@ -110,7 +110,9 @@ def test_a_sleep_planted_in_a_commit_is_found(
     limit = ("--slower", "90%") if code == 1 else ()
 
     ended = bisect(
-        place, hashes[0], "HEAD", "--out", str(tmp_path / "runs"), *limit, "--", "train.py"
+        place,
+        *(hashes[0], "HEAD", "--out", str(tmp_path / "runs"), "--link", "data", *limit),
+        *("--", "train.py"),
     )
 
     assert ended.returncode == code, ended.stderr

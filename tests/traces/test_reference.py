@@ -194,7 +194,7 @@ def test_the_late_ranks_are_named() -> None:
     assert {late.step for late in found.stragglers} == {10}
     assert {late.point for late in found.stragglers} == {"backward"}
     assert max(late.wait_s for late in found.stragglers) == pytest.approx(2.17e-3, abs=1e-6)
-    assert "for ranks 4 and 5" in found.answer
+    assert "for ranks 4–5" in found.answer
 
 
 def test_without_a_device_nothing_is_said_to_be_exposed() -> None:

@@ -78,9 +78,7 @@ def exit_code(command: Sequence[str], environment: dict[str, str]) -> int:
         while True:
             try:
                 code = process.wait(POLL_S)
-            except subprocess.TimeoutExpired:
-                continue
-            except KeyboardInterrupt:
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 # The terminal interrupts the script as well: it ends its fit by itself.
                 continue
             return code if code >= 0 else SIGNALLED - code

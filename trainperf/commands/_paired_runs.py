@@ -65,15 +65,6 @@ class PairOfRuns:
     """Whether that was the user's wish."""
 
 
-class TrainingError(RunError):
-    """A training that failed, was not measured, or took no turns; the other may be all right."""
-
-    def __init__(self, side: int, why: str) -> None:
-        super().__init__(why)
-        self.side = side
-        """0 is the one before."""
-
-
 def run_pairs(
     trainings: Trainings, options: ProofOptions, enough: Callable[[int, TurnsSoFar], bool]
 ) -> Generator[PairOfRuns, None, None]:
@@ -85,7 +76,7 @@ def run_pairs(
         enough: From the number of a pair and its turns so far: whether no more are wanted.
 
     Raises:
-        TrainingError: One of them cannot be compared.
+        RunError: One of them cannot be compared.
     """
     out = unused_folder(options.out)
     with sigterm_as_interrupt():
@@ -123,9 +114,9 @@ def _run_pair(
         for side, folder in enumerate(folders):
             if not referee.passed[side]:
                 why = _why_no_turns(folder, signals[side], steps)
-                raise TrainingError(side, f"{folder}: did not take turns: {why}")
+                raise RunError(f"{folder}: did not take turns: {why}")
     return PairOfRuns(
-        runs=(_run_in(folders[0], 0), _run_in(folders[1], 1)),
+        runs=(_run_in(folders[0]), _run_in(folders[1])),
         ended=referee.settled,
         interrupted=interrupted,
     )
@@ -165,9 +156,9 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
             end_group(training)
             referee.gone(side)
             if code:
-                raise TrainingError(side, _failure(folders[side], code))
+                raise RunError(_failure(folders[side], code))
         for side, why in list(referee.refused.items()):
-            raise TrainingError(side, f"{folders[side]}: {why}")
+            raise RunError(f"{folders[side]}: {why}")
         time.sleep(POLL_S)
 
 
@@ -192,8 +183,8 @@ def _why_no_turns(folder: Path, signals: Path, steps: int) -> str:
     return why_unrecorded(signals_in(signals)) or "nothing was recorded on this machine"
 
 
-def _run_in(folder: Path, side: int) -> Path:
+def _run_in(folder: Path) -> Path:
     """The run of the first fit in a training's folder."""
     if not _has_begun(folder):
-        raise TrainingError(side, f"{folder}: no run was written; see {folder / OUTPUT}")
+        raise RunError(f"{folder}: no run was written; see {folder / OUTPUT}")
     return folder / run_directory.NAME

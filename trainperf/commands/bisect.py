@@ -22,7 +22,7 @@ COMMAND = Command(
     about="Find the commit that made a training slow: each is trained in turns with a fast one.",
     examples=(
         "v1.0 HEAD -- train.py --lr 3e-4",
-        "v1.0 HEAD --slower 5% --link data -- train.py",
+        "v1.0 HEAD --slower 20% --link data -- train.py",
     ),
     arguments=(
         argument("good", metavar="GOOD", help="commit, tag or branch that trains fast"),
@@ -37,8 +37,8 @@ COMMAND = Command(
             "--slower",
             metavar="SHARE",
             type=share_of,
-            help="how much slower than GOOD counts as slow, as in 5%% or 0.05 (default: half of "
-            "what BAD is)",
+            default=0.05,
+            help="how much slower than GOOD counts as slow, as in 5%% or 0.05 (default: 0.05)",
         ),
         *TURNS,
         argument(
@@ -47,7 +47,7 @@ COMMAND = Command(
             action="append",
             default=[],
             help="untracked file or folder that trainings read, relative to the top of the "
-            "repository; may be repeated (default: all that do not look like outputs)",
+            "repository; may be repeated (default: none)",
         ),
         argument(
             "--out",

@@ -163,13 +163,9 @@ def _same_work(rates: list[str], runs: Sequence[Summary], tolerance: float = SAM
     if not rates:
         shapes = [_shape(run) for run in runs]
         return shapes[0] == shapes[1]
-    before, after = (_work_per_step(rates[0], run) for run in runs)
+    # Tokens or samples of a mean step.
+    before, after = ((run.value(rates[0]) or 0.0) * (run.value(STEP_MEAN_S) or 0.0) for run in runs)
     return abs(after / before - 1) <= tolerance
-
-
-def _work_per_step(rate: str, run: Summary) -> float:
-    """Tokens or samples of a mean step."""
-    return (run.value(rate) or 0.0) * (run.value(STEP_MEAN_S) or 0.0)
 
 
 def _shape(run: Summary) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from trainperf.analysis.run.window import start_time
-from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
+from trainperf.analysis.summary.loss_parity import TOLERANCE, compare_losses
 from trainperf.comparison.clocks import headline, reconciled
 from trainperf.comparison.comparability import (
     DecidingReading,
@@ -39,7 +39,7 @@ from trainperf.core.stats.bootstrap import (
     ratio_interval,
 )
 from trainperf.core.stats.sequential import Looks, sequential_interval
-from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
+from trainperf.core.stats.verdict import MARGIN, verdict_of
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 
@@ -104,15 +104,22 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         of_log = deciding.name == STEP_MEAN_S
         what = "means in the steady part of a log" if of_log else "steady steps"
         problem = f"{TOO_FEW} {what} for an interval"
+    worlds = [side.run.world_size for side in (baseline, changed)]
+    scale = worlds[0] / worlds[1] if deciding.per_rank else None
     clocks = tuple(
-        _clock(clock, name, interval, _scale(deciding, before, after), margin)
+        _clock(clock, name, interval, scale, margin)
         for clock, (name, interval) in intervals.items()
     )
     if len(before) == len(after) == 1 and method.looks is None:
         clocks = reconciled(clocks)
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=method.loss_tolerance)
-    verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
+    verdict: Verdict = "not comparable"
+    decides = None
+    if clocks:
+        verdict, decides = headline(clocks, whole=first_steps is None)
+        # A loss that differs overrules any gain in speed.
+        verdict = "loss differs" if parity.verdict == "differs" else verdict
     interval = None if decides is None else intervals[decides.clock][1]
     readings = _as_judged(_changes(runs), clocks)
     if problem:
@@ -121,7 +128,7 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
     return Comparison(
         before=_side(before),
         after=_side(after),
-        verdict=_verdict(verdict, parity),
+        verdict=verdict,
         reason=problem or deciding.why,
         primary=deciding.name if decides is None else decides.reading,
         speedup=None if decides is None else decides.speedup,
@@ -148,20 +155,17 @@ def _clock(
     clock: Clock, name: str, interval: RatioInterval, scale: float | None, margin: float
 ) -> ClockChange:
     """What it says; *scale* divides a rate by the number of ranks."""
-    inverse = BETTER[name] == "lower"
-    ends = (interval.ratio, interval.low, interval.high)
-    value, low, high = (1 / end if inverse else end * (scale or 1.0) for end in ends)
-    gain = Speedup(value=value, low=min(low, high), high=max(low, high), per_rank=scale is not None)
+    low, value, high = _gain(name, interval, scale or 1.0)
+    gain = Speedup(value=value, low=low, high=high, per_rank=scale is not None)
     return ClockChange(
         clock=clock, reading=name, verdict=verdict_of(gain.low, gain.high, margin), speedup=gain
     )
 
 
-def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float | None:
-    if not deciding.per_rank:
-        return None
-    worlds = [side[0].summary.run.world_size for side in (before, after)]
-    return worlds[0] / worlds[1]
+def _gain(name: str, interval: RatioInterval, scale: float = 1.0) -> list[float]:
+    """How many times faster a reading got: lower end, value, upper end."""
+    ends = (interval.low, interval.ratio, interval.high)
+    return sorted(1 / end if BETTER[name] == "lower" else end * scale for end in ends)
 
 
 def _noise(interval: RatioInterval, runs: _Runs) -> Noise:
@@ -194,13 +198,6 @@ def _as_judged(
         replace(reading, verdict="undecided") if reading.name in doubted else reading
         for reading in readings
     )
-
-
-def _verdict(verdict: SpeedVerdict | None, parity: Parity) -> Verdict:
-    """The verdict; a loss that differs overrules any gain in speed."""
-    if verdict is None:
-        return "not comparable"
-    return "loss differs" if parity.verdict == "differs" else verdict
 
 
 def _side(repeats: Repeats) -> Side:
@@ -273,24 +270,13 @@ def _change(name: str, runs: _Runs) -> ReadingChange:
     interval = _interval_of(name, runs)
     if interval is None:
         return replace(change, ratio=change.after / change.before if change.before else None)
+    low, _, high = _gain(name, interval)
     return replace(
         change,
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=_reading_verdict(name, interval, runs.method.margin),
-    )
-
-
-def _reading_verdict(name: str, interval: RatioInterval, margin: float) -> SpeedVerdict | None:
-    """Of a reading that gets faster or slower."""
-    if name not in _SPEEDS:
-        return None
-    low, high = interval.low, interval.high
-    return (
-        verdict_of(1 / high, 1 / low, margin)
-        if BETTER[name] == "lower"
-        else verdict_of(low, high, margin)
+        verdict=verdict_of(low, high, runs.method.margin) if name in _SPEEDS else None,
     )
 
 

@@ -80,7 +80,7 @@ class CycleFold:
 
     def __init__(self, journals: Sequence[Journal]) -> None:
         self._journals = journals
-        self._cells: list[_Column] = []
+        self._cells: list[_Column] = [np.empty((0, 2 + len(_FACTS)))]
         """Per cell: seconds, steps, tokens, samples; NaN where not counted."""
         self._counted: _Column = np.empty(0)
         """Numbers of the last block's steps that are in the cells."""
@@ -105,8 +105,6 @@ class CycleFold:
     def clock(self) -> "FitClock":
         """What they add up to."""
         self._add_late(before=np.inf)
-        if not self._kept:
-            return FitClock(cells=np.empty((0, 2 + len(_FACTS))))
         return FitClock(cells=np.concatenate(self._cells))
 
     def _of_means(self, cells: _Column, block: StepBlock) -> _Column:

@@ -226,6 +226,12 @@ class CaptureName:
         )
 
 
+def capture_of(trace_name: str) -> str | None:
+    """The capture that a trace of ours belongs to, by its name; the same on every rank."""
+    name = CaptureName.parse(trace_name)
+    return name.capture if name and name.rank is not None else None
+
+
 def trace_stem(rank: int, first_step: int, steps: int) -> str:
     """Name of a trace without its suffix, as `CaptureName.parse` reads it."""
     return f"rank{rank}-step{first_step:06d}-{steps}steps"

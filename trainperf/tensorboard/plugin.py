@@ -64,9 +64,11 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
             "/runs": lambda _: self._store.runs(),
             "/run": self._run,
             "/compare": lambda query: self._store.compare(
-                _text(query, "before"), _text(query, "after")
+                query.args.get("before", ""), query.args.get("after", "")
             ),
-            "/capture": lambda query: self._store.capture(_text(query, "run"), _text(query, "key")),
+            "/capture": lambda query: self._store.capture(
+                query.args.get("run", ""), query.args.get("key", "")
+            ),
             "/picture": self._picture,
         }
         files: dict[str, Handler] = {
@@ -91,17 +93,17 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
     def _run(self, request: Request) -> bytes:
         rank, first, last = (request.args.get(name, type=int) for name in ("rank", "first", "last"))
         view = View(rank=rank, first=first, last=last)
-        return self._store.run(_text(request, "run"), view)
+        return self._store.run(request.args.get("run", ""), view)
 
     def _picture(self, request: Request) -> bytes:
         place = request.args.get("place", type=int) or 0
         ends = (request.args.get(name, type=float) for name in ("first_s", "last_s"))
-        run, key = _text(request, "run"), _text(request, "key")
+        run, key = (request.args.get(name, "") for name in ("run", "key"))
         return self._store.picture(run, key, place, (next(ends), next(ends)))
 
     def _trace(self, request: Request) -> Response:
-        path = self._store.trace(_text(request, "run"), _text(request, "file"))
-        return responses.download(request, path)
+        run, file = (request.args.get(name, "") for name in ("run", "file"))
+        return responses.download(request, self._store.trace(run, file))
 
 
 def log_directories(context: TBContext) -> list[Path]:
@@ -144,7 +146,3 @@ def _file(path: Path, request: Request) -> Response:
 def _style(request: Request) -> Response:
     """The style sheet of the pages."""
     return responses.answered(request, page_style().encode(), _KINDS[".css"])
-
-
-def _text(request: Request, name: str) -> str:
-    return request.args.get(name, "")

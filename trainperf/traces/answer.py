@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.formatting.units import duration, plural, ranks_named, share
 from trainperf.traces.results import RankTrace, TraceReport, mean
 
 
@@ -42,15 +42,11 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
             f"waits {duration(waited_s)} for data, {duration(lost_s)} of it with the GPU idle"
         )
     if lost:
-        step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
-        sentences.append(f"{step} {' and '.join(lost)}.")
+        # A step may take longer on the device than its marks on the host are apart.
+        host_s = _mean([rank.host_step_s for rank in ranks])
+        where = " on the device" if whole_s > (1 + LIMITS.worth) * host_s else ""
+        sentences.append(f"A step of {duration(whole_s)}{where} {' and '.join(lost)}.")
     return sentences
-
-
-def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
-    """Said where a step takes longer on the device than its marks on the host are apart."""
-    host_s = _mean([rank.host_step_s for rank in ranks])
-    return " on the device" if whole_s > (1 + LIMITS.worth) * host_s else ""
 
 
 def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
@@ -83,17 +79,10 @@ def _of_host(ranks: Sequence[RankTrace]) -> str:
 def _late(report: TraceReport) -> list[str]:
     late = sorted({each.rank for each in report.stragglers})
     worst_s = max((each.wait_s for each in report.stragglers), default=0.0)
-    if (
-        worst_s < LIMITS.worth * max((rank.period_s for rank in report.ranks), default=0.0)
-        or not late
-    ):
+    if not late or worst_s < LIMITS.worth * max(rank.period_s for rank in report.ranks):
         return []
-    if len(late) == 1:
-        who = f"rank {late[0]}"
-    else:
-        who = f"ranks {', '.join(map(str, late[:-1]))} and {late[-1]}"
-        if len(late) > len(report.ranks) // 2:
-            who = f"one of {plural(len(late), 'rank')}"
+    several = len(late) > max(1, len(report.ranks) // 2)
+    who = f"one of {plural(len(late), 'rank')}" if several else ranks_named(late)
     return [f"Other ranks wait up to {duration(worst_s)} per step for {who}."]
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from trainperf.core.errors import TraceError
+from trainperf.core.groups import grouped
 from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
@@ -18,6 +19,7 @@ from trainperf.core.run_directory import (
     TRACE_SUFFIX,
     TRACES,
     CaptureName,
+    capture_of,
     write_atomically,
 )
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
@@ -65,12 +67,6 @@ def facts_of(trace: Path) -> CaptureFacts:
     raise TraceError(f"{trace}: does not say which steps of a run it is of; use `trainperf trace`")
 
 
-def capture_of(trace: Path | str) -> str | None:
-    """The capture that a trace of ours belongs to, by its name; the same on every rank."""
-    name = CaptureName.parse(Path(trace).name)
-    return name.capture if name and name.rank is not None else None
-
-
 def rank_of(trace: Path | str) -> int | None:
     """The rank that wrote a trace of ours, by its name."""
     name = CaptureName.parse(Path(trace).name)
@@ -82,7 +78,7 @@ def analysis_file(traces: Sequence[Path]) -> Path:
     first = traces[0]
     stem = first.name.split(".", maxsplit=1)[0]
     if len(traces) > 1:
-        stem = capture_of(first) or stem
+        stem = capture_of(first.name) or stem
     return first.with_name(f"{stem}{ANALYSIS_SUFFIX}")
 
 
@@ -90,7 +86,7 @@ def tb_copy(trace: Path) -> Path:
     """Where torch-tb-profiler finds the copy: it loads a folder once, so each capture has one."""
     run, rank = trace.parent.parent, rank_of(trace)
     worker = f"rank_{rank}" if rank is not None else trace.name.split(".", maxsplit=1)[0]
-    capture = capture_of(trace) or worker
+    capture = capture_of(trace.name) or worker
     return run / TB / capture / f"{worker}.pt.trace.json.gz"
 
 
@@ -115,12 +111,10 @@ def read_all(run: AnyPath) -> list[CaptureReport]:
 
 def groups(run: Path) -> list[list[Path]]:
     """The traces of a run, those that several ranks wrote of the same steps together, by rank."""
-    several: dict[str, list[Path]] = {}
-    for path in (run / TRACES).glob(f"rank*{TRACE_SUFFIX}"):
-        capture = capture_of(path)
-        if capture is not None:
-            several.setdefault(capture, []).append(path)
-    ordered = (sorted(paths, key=lambda path: rank_of(path) or 0) for paths in several.values())
+    files = (run / TRACES).glob(f"rank*{TRACE_SUFFIX}")
+    traces = [path for path in files if capture_of(path.name)]
+    several = grouped((capture_of(path.name), path) for path in traces).values()
+    ordered = (sorted(paths, key=lambda path: rank_of(path) or 0) for paths in several)
     return sorted(ordered, key=lambda paths: paths[0].name)
 
 

@@ -5,8 +5,7 @@ the same time; this is why the analysis is imported where it is used.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,8 +14,9 @@ import msgspec
 from trainperf.core.engines import engine_of, mapped
 from trainperf.core.errors import TraceError
 from trainperf.core.formatting.units import plural
+from trainperf.core.groups import grouped
 from trainperf.core.paths import AnyPath, listed, path_of
-from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
+from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName, capture_of
 from trainperf.traces.answer import answer
 from trainperf.traces.jobs import jobs
 from trainperf.traces.results import (
@@ -81,12 +81,10 @@ def trace_files(
 
 
 def _begins_within(name: str, first: int | None, last: int | None) -> bool:
-    if first is None and last is None:
-        return True
     capture = CaptureName.parse(name)
-    if capture is None:
-        return False
-    return (first or 0) <= capture.first_step and (last is None or capture.first_step <= last)
+    step = -1 if capture is None else capture.first_step
+    within = (first or 0) <= step and (last is None or step <= last)
+    return within or (first is None and last is None)
 
 
 def _inside(directory: AnyPath) -> list[AnyPath]:
@@ -105,22 +103,15 @@ def _inside(directory: AnyPath) -> list[AnyPath]:
 
 def _captures(files: Sequence[AnyPath]) -> list[tuple[str, list[AnyPath]]]:
     """The files by capture, in order of time: by their names, which say steps or times."""
-    groups: dict[str, list[AnyPath]] = defaultdict(list)
-    workers: dict[str, list[tuple[int, AnyPath]]] = defaultdict(list)
-    for path in files:
-        ours = CaptureName.parse(path.name)
-        if ours is not None and ours.rank is not None:
-            groups[ours.capture].append(path)
-        elif theirs := _THEIRS.fullmatch(path.name):
-            workers[theirs["worker"]].append((int(theirs["time"]), path))
-        else:
-            groups[""].append(path)
-    for times in workers.values():
-        # The clocks of workers differ; the order of each one's captures does not.
-        for place, (_, path) in enumerate(
-            sorted(times, key=lambda time: (time[0], str(time[1]))), start=1
-        ):
-            groups[f"{place:09d}"].append(path)
+    theirs = [match for path in files if (match := _THEIRS.fullmatch(path.name))]
+    workers = grouped((match["worker"], (int(match["time"]), match[0])) for match in theirs)
+    # The clocks of workers differ; the order of each one's captures does not.
+    keys = {
+        name: f"{place:09d}"
+        for times in workers.values()
+        for place, (_, name) in enumerate(sorted(times), start=1)
+    }
+    groups = grouped((capture_of(path.name) or keys.get(path.name, ""), path) for path in files)
     return [(_label(key), groups[key]) for key in sorted(groups)]
 
 
@@ -238,23 +229,18 @@ def _outcome(options: AnalysisOptions, file: TraceFile) -> Outcome:
 
 def _by_rank(analyses: Sequence[RankAnalysis]) -> tuple[dict[int, RankCollectives], list[str]]:
     """The ranks to compare, of two traces of one rank the first; and notes about such traces."""
-    by_rank: dict[int, RankCollectives] = {}
-    files: dict[int, list[str]] = defaultdict(list)
-    for each in analyses:
-        rank = each.trace.rank
-        if rank is not None:
-            by_rank.setdefault(rank, each.collectives)
-            files[rank].append(each.trace.file)
+    named = ((each.trace.rank, each) for each in analyses if each.trace.rank is not None)
+    by_rank = grouped(named)
     notes = [
-        f"{len(names)} traces claim rank {rank}: {some(names)}; ranks are compared with the "
-        "first of them"
-        for rank, names in files.items()
-        if len(names) > 1
+        f"{len(claim)} traces claim rank {rank}: {some([each.trace.file for each in claim])}; "
+        "ranks are compared with the first of them"
+        for rank, claim in by_rank.items()
+        if len(claim) > 1
     ]
     unknown = sum(each.trace.rank is None for each in analyses)
     if unknown and len(analyses) > 1:
         notes.append(f"{plural(unknown, 'trace')} without a rank: not compared with the others")
-    return by_rank, notes
+    return {rank: claim[0].collectives for rank, claim in by_rank.items()}, notes
 
 
 def _missing(ranks: Sequence[RankTrace]) -> list[str]:
@@ -277,10 +263,7 @@ def _missing(ranks: Sequence[RankTrace]) -> list[str]:
 
 def _of_ranks(ranks: Sequence[RankTrace]) -> list[str]:
     """The warnings of each trace, with its file where there are several; the same thing once."""
-    files: Mapping[str, list[str]] = defaultdict(list)
-    for trace in ranks:
-        for warning in trace.warnings:
-            files[warning].append(trace.file)
+    files = grouped((warning, trace.file) for trace in ranks for warning in trace.warnings)
     if len(ranks) == 1:
         return list(files)
     return [f"{some(names)}: {warning}" for warning, names in files.items()]

@@ -62,7 +62,7 @@ def lanes_of(
 ) -> tuple[TraceLane, ...]:
     """The lanes from top to bottom; times are from the start of the first step."""
     marks = [f"step {number}" for number in steps.number.tolist()]
-    rows = [("steps", _plain(steps.spans, "step", marks, np.arange(len(steps), dtype=np.int32)))]
+    rows = [("steps", _plain(steps, "step", marks, np.arange(len(steps), dtype=np.int32)))]
     if len(host.loader):
         rows.append(("loader", _plain(host.loader, "loader", ["loader"])))
     rows += _threads(table, steps, host)

@@ -201,13 +201,14 @@ def summed_up(parts: Parts, file: str, *, lanes: bool = True) -> RankTrace:
     columns = step_columns(parts)
     by_device, by_cpu = top_operators(table, steps, device, forest)
     memory = memory_curves(table, forest)
+    rows = ({name: column[at] for name, column in columns.items()} for at in range(len(steps)))
     return RankTrace(
         file=file,
         rank=table.info.rank,
         world_size=table.info.world_size,
         device=table.info.device if len(device) else None,
         step_source=steps.source,
-        steps=_steps(columns, len(steps)),
+        steps=tuple(msgspec.convert(row, TraceStep) for row in rows),
         totals=_totals(parts, columns),
         top_operators=by_device,
         top_cpu_operators=by_cpu,
@@ -237,28 +238,22 @@ def step_columns(parts: Parts) -> StepColumns:
     }
 
 
-def _steps(columns: StepColumns, count: int) -> tuple[TraceStep, ...]:
-    rows = [{name: column[place] for name, column in columns.items()} for place in range(count)]
-    return tuple(msgspec.convert(row, TraceStep) for row in rows)
-
-
 def _totals(parts: Parts, columns: StepColumns) -> TraceTotals:
     step_s = [value for value in columns["step_s"] if value is not None]
-    means = {name: mean(columns[name]) for name in _MEANS}
     overlaps = {
         f"{what}_overlap_fraction": _weighted(
             columns[f"{what}_overlap_fraction"], columns[f"{what}_s"]
         )
         for what in ("h2d", "d2h", "comm")
     }
-    values_: dict[str, Value] = {
+    values: dict[str, Value] = {
         "steps": len(parts.steps),
         "step_s": median(step_s) if step_s else 0.0,
-        **means,
+        **{name: mean(columns[name]) for name in _MEANS},
         **overlaps,
         **_fractions(parts),
     }
-    return msgspec.convert(values_, TraceTotals)
+    return msgspec.convert(values, TraceTotals)
 
 
 _MEANS = (
@@ -284,15 +279,9 @@ def _fractions(parts: Parts) -> Mapping[str, float]:
     if bounds is None:
         return {}
     span = bounds[1] - bounds[0]
-    causes = {
-        "idle_data_wait_fraction": idle.data_wait,
-        "idle_host_bound_fraction": idle.host_bound,
-        "idle_sync_fraction": idle.sync,
-        "idle_other_fraction": idle.other,
-    }
     return {
         "gpu_busy_fraction": clipped(device.busy, *bounds).total / span,
         "compute_fraction": clipped(device.computing, *bounds).total / span,
         "unlaunched_fraction": float(np.mean(device.launch == NONE)),
-        **{name: int(part.sum()) / span for name, part in causes.items()},
+        **{f"idle_{cause}_fraction": int(ns.sum()) / span for cause, ns in idle.causes.items()},
     }

@@ -4,9 +4,12 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import chain
 
 import numpy as np
 
+from trainperf.core.formatting.units import plural
+from trainperf.core.groups import grouped
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.collectives import Collectives
 from trainperf.traces.metrics.communication import backward_windows
@@ -55,13 +58,9 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
     if len(ranks) < 2:
         return (), []
     alike, notes = _alike(ranks)
-    by_step: dict[int, list[CollectiveKind]] = defaultdict(list)
-    for kind in alike:
-        by_step[kind[0]].append(kind)
-    out: list[Straggler] = []
-    for step in sorted(by_step):
-        out += _of_step(step, by_step[step], ranks)
-    return tuple(out), notes
+    by_step = grouped((kind[0], kind) for kind in alike)
+    late = (_of_step(step, by_step[step], ranks) for step in sorted(by_step))
+    return tuple(chain.from_iterable(late)), notes
 
 
 def _alike(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKind], list[str]]:
@@ -71,15 +70,10 @@ def _alike(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKind], 
         counts.update((kind, len(spent)) for kind, spent in rank.spent_ns.items())
     alike = {kind for (kind, _), having in counts.items() if having == len(ranks)}
     unlike = {kind for kind, _ in counts} - alike
-    notes = []
-    if unlike:
-        steps = len({kind[0] for kind in unlike})
-        notes.append(
-            f"in {steps} step{'' if steps == 1 else 's'} the ranks do not record the same "
-            "collectives: those are not compared"
-        )
+    steps = plural(len({kind[0] for kind in unlike}), "step")
+    note = f"in {steps} the ranks do not record the same collectives: those are not compared"
     lowest = next(iter(ranks.values()))
-    return [kind for kind in lowest.spent_ns if kind in alike], notes
+    return [kind for kind in lowest.spent_ns if kind in alike], [note] if unlike else []
 
 
 def _of_step(

@@ -116,7 +116,9 @@ class BatchSource:
         Raises:
             ConfigError: There can be none; the message says why.
         """
-        return _endless(second_loader(self.loader, **settings))
+        return itertools.chain.from_iterable(
+            itertools.repeat(second_loader(self.loader, **settings))
+        )
 
     def _refill(self) -> None:
         """Fetch what the next batches are made of."""
@@ -174,8 +176,3 @@ def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa
         "persistent_workers": loader.persistent_workers if workers else False,
     }
     return DataLoader(loader.dataset, **{**own, **settings})
-
-
-def _endless(loader: Iterable[Any]) -> Iterator[Any]:
-    while True:
-        yield from loader

@@ -95,29 +95,16 @@ def cannot(
 
 def together(trials: Sequence[Trial]) -> Trial:
     """Several changes as one: made in order, unmade in the opposite order."""
-
-    def on() -> None:
-        for trial in trials:
-            trial.on()
-
-    def off() -> None:
-        for trial in reversed(trials):
-            trial.off()
-
-    def finish() -> None:
-        for trial in reversed(trials):
-            trial.finish()
-
     tolerances = [trial.tolerance for trial in trials if trial.tolerance is not None]
     return Trial(
         " + ".join(trial.id for trial in trials),
-        on,
-        off,
+        on=lambda: [trial.on() for trial in trials],
+        off=lambda: [trial.off() for trial in reversed(trials)],
         title=" + ".join(trial.title or trial.id for trial in trials),
         apply="; ".join(filter(None, (trial.apply for trial in trials))),
         rules=tuple(dict.fromkeys(rule for trial in trials for rule in trial.rules)),
         warmup_steps=max(trial.warmup_steps for trial in trials),
         block_multiple=max(trial.block_multiple for trial in trials),
         tolerance=sum(tolerances) if tolerances else None,
-        finish=finish,
+        finish=lambda: [trial.finish() for trial in reversed(trials)],
     )

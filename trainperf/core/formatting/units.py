@@ -11,8 +11,14 @@ from itertools import groupby
 
 _TIMES = ((0.9995e-3, 1e6, "µs"), (0.9995, 1e3, "ms"), (599.5, 1.0, "s"), (7197.0, 1 / 60, "min"))
 _HOURS = (1 / 3600, "h")
-_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+_PREFIXES = {
+    "B": ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
+    "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
+    "FLOP": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1, "FLOP")),
+    "": ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")),
+}
+"""By the kind of amount: from how much on a unit is used, and what it is called."""
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -83,20 +89,25 @@ def count(number: float) -> str:
     return f"{number:,.{_decimals(number)}f}"
 
 
+def prefixed(amount: float, kind: str) -> tuple[float, str]:
+    """The unit in which an amount has three digits: its size, and its name.
+
+    Args:
+        amount: In units of that kind.
+        kind: `B`, `B/s`, `FLOP`, or empty for a plain number.
+    """
+    units = _PREFIXES[kind]
+    return next((pair for pair in units if abs(amount) >= pair[0]), units[-1])
+
+
 def size(amount: float) -> str:
     """Bytes in binary units, e.g. `1.50 GiB`."""
-    for unit, name in _BYTES:
-        if abs(amount) >= unit:
-            return f"{amount / unit:.{_decimals(amount / unit)}f} {name}"
-    return f"{amount:.0f} B"
+    return _in_unit(amount, "B")
 
 
 def rate(bytes_per_s: float) -> str:
     """Bytes per second in decimal units, as links are sold, e.g. `12.3 GB/s`."""
-    for unit, name in _RATES:
-        if bytes_per_s >= unit:
-            return f"{bytes_per_s / unit:.{_decimals(bytes_per_s / unit)}f} {name}"
-    return f"{bytes_per_s:.0f} B/s"
+    return _in_unit(bytes_per_s, "B/s")
 
 
 def times(factor: float) -> str:
@@ -154,6 +165,11 @@ def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     groups = groupby(in_order, lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in group] for _, group in groups]
     return [(run[0], run[-1]) for run in runs]
+
+
+def _in_unit(amount: float, kind: str) -> str:
+    unit, name = prefixed(amount, kind)
+    return f"{amount / unit:.{_decimals(amount / unit) if unit > 1 else 0}f} {name}"
 
 
 def _decimals(number: float) -> int:

@@ -178,8 +178,12 @@ class Referee:
     def _begin(self) -> None:
         """Begin the next pair, once both are there or never will be."""
         for side, waiting in enumerate(self._waiting):
-            if waiting and not waiting[0].complete:
-                self._lose_patience(side, waiting[0])
+            seat = waiting[0] if waiting else None
+            if seat and not seat.complete and monotonic_ns() - seat.since_ns > _PATIENCE_NS:
+                self.refused[side] = (
+                    f"{len(seat.ranks)} of {seat.hello.world_size} ranks take turns; measure "
+                    "every rank, on one machine"
+                )
         there = [bool(waiting) and waiting[0].complete for waiting in self._waiting]
         if self._pair or not any(there):
             return
@@ -187,13 +191,6 @@ class Referee:
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
             self._times = ([], [])
             self._give(min(self._pair))
-
-    def _lose_patience(self, side: int, seat: _Seat) -> None:
-        if monotonic_ns() - seat.since_ns > _PATIENCE_NS:
-            self.refused[side] = (
-                f"{len(seat.ranks)} of {seat.hello.world_size} ranks take turns; measure "
-                "every rank, on one machine"
-            )
 
     def _passed(self, connection: Connection, over: TurnOver) -> None:
         """A turn is over for a rank; with the last rank the other side's begins, if that trains."""
@@ -210,19 +207,18 @@ class Referee:
             return
         if other is not None and not other.over:
             self.passed[side] += 1
-            self.settled = self.settled or (side == 1 and not seat.over and self._is_enough())
+            # A turn and the other side's next one are neighbours in time: they count together.
+            pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
+            both = [(before, after) for before, after in pairs if before and after]
+            times = ([before for before, _ in both], [after for _, after in both])
+            enough = side == 1 and not seat.over and not self.settled and self._enough(times)
+            self.settled = self.settled or enough
             if not self.settled:
                 self._give(1 - side)
         elif seat.over:
             self._end()
         else:
             self._give(side)
-
-    def _is_enough(self) -> bool:
-        # A turn and the other side's next one are neighbours in time: they count together.
-        pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
-        both = [(before, after) for before, after in pairs if before and after]
-        return self._enough(([before for before, _ in both], [after for _, after in both]))
 
     def _left(self, connection: Connection) -> None:
         """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""

@@ -170,10 +170,11 @@ def estimate(
     """
     if not all(value > 0 for value in (whole, *drawn, *parts, *mixture)):
         return None
+    apart, anyway = (variance(map(math.log, values)) for values in (parts, mixture))
     return Estimate(
         log=math.log(whole),
         sampling=variance(map(math.log, drawn)),
-        drift=_beyond(parts, mixture),
+        drift=max(0.0, apart - anyway),
         parts=tuple(map(math.log, parts)),
     )
 
@@ -218,8 +219,10 @@ def _between(
     before: Sequence[Estimate], after: Sequence[Estimate], assumed: float, disturbed: float
 ) -> tuple[float, Source]:
     """Variance from run to run, and where it comes from."""
-    if len(before) + len(after) > 2:
-        return _pooled(before, after), "repeats"
+    repeated = [[run.log for run in runs] for runs in (before, after) if len(runs) > 1]
+    if repeated:
+        squares = sum((len(logs) - 1) * variance(logs) for logs in repeated)
+        return squares / sum(len(logs) - 1 for logs in repeated), "repeats"
     # What happened to one of them may have happened to the other.
     drift = max(disturbed**2, *(DRIFTS**2 * run.drift for run in (*before, *after)))
     return (drift, "drift") if drift > assumed**2 else (assumed**2, "assumed")
@@ -231,16 +234,3 @@ def _variance(runs: Sequence[Estimate], between: float, freedom: int) -> float:
     if not freedom:
         return sampled + between
     return (max(sampled, between) + RESOLUTION**2) / len(runs)
-
-
-def _beyond(parts: Sequence[float], mixture: Sequence[float]) -> float:
-    """Variance of the parts' logarithms beyond that of a mixture."""
-    apart, anyway = (variance(map(math.log, values)) for values in (parts, mixture))
-    return max(0.0, apart - anyway)
-
-
-def _pooled(*groups: Sequence[Estimate]) -> float:
-    """Variance between repeats, of all groups together."""
-    repeated = [[run.log for run in runs] for runs in groups if len(runs) > 1]
-    squares = sum((len(logs) - 1) * variance(logs) for logs in repeated)
-    return squares / sum(len(logs) - 1 for logs in repeated)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.core.arrays import Column
+from trainperf.core.stats.trend import slopes
 
 
 LEAST_LEVELS = 32
@@ -144,5 +145,4 @@ def _slope(at: Column, levels: Column) -> float:
     """Theil and Sen's, of at most 128 of the points."""
     chosen = np.linspace(0, len(at) - 1, min(len(at), 128)).astype(int)
     at, levels = at[chosen], levels[chosen]
-    earlier, later = np.triu_indices(len(at), 1)
-    return float(np.median((levels[later] - levels[earlier]) / (at[later] - at[earlier])))
+    return float(np.median(slopes(at, levels)))

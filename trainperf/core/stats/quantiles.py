@@ -187,8 +187,6 @@ def joined(parts: Iterable[Distribution | None]) -> Distribution | None:
 class InterquartileRange(Distribution):
     """A distribution whose value is its interquartile range."""
 
-    __slots__ = ()
-
     def value(self) -> float | None:
         """Distance between the quartiles."""
         return self.quantile(75) - self.quantile(25)

@@ -37,8 +37,6 @@ class Reduction(Protocol):
 class _Pooled:
     """Ranks are pooled as if their steps were more steps; no interval."""
 
-    __slots__ = ()
-
     def interval(self) -> tuple[float, float] | None:
         """No interval is known for this statistic."""
         return None
@@ -71,8 +69,6 @@ class Ratio(_Pooled):
 class Rate(Ratio):
     """An amount per second.  Over ranks amounts add up, and the time is the slowest rank's."""
 
-    __slots__ = ()
-
     @classmethod
     def across(cls, ranks: Sequence[Self]) -> Self:
         """Amounts of all ranks over the longest of their times."""
@@ -85,8 +81,6 @@ class Rate(Ratio):
 
 class SharedRate(Rate):
     """Something all ranks do together (an optimizer step) per second: counted once."""
-
-    __slots__ = ()
 
     @classmethod
     def across(cls, ranks: Sequence[Self]) -> Self:
@@ -109,8 +103,6 @@ class _Amount(_Pooled):
 class Total(_Amount):
     """A plain sum over steps; over ranks the largest rank's, because ranks run side by side."""
 
-    __slots__ = ()
-
     def merge(self, other: Self) -> Self:
         """Add."""
         return type(self)(self.amount + other.amount, self.n + other.n)
@@ -123,8 +115,6 @@ class Total(_Amount):
 
 class Maximum(_Amount):
     """The largest value seen; over ranks the largest of any rank."""
-
-    __slots__ = ()
 
     def merge(self, other: Self) -> Self:
         """The larger one."""
@@ -158,8 +148,6 @@ class Last(_Pooled):
 class LargestLast(Last):
     """The value at the latest step; over ranks the largest of their latest values."""
 
-    __slots__ = ()
-
     @classmethod
     def across(cls, ranks: Sequence[Self]) -> Self:
         """The rank with the most."""
@@ -168,8 +156,6 @@ class LargestLast(Last):
 
 class First(LargestLast):
     """The value at the earliest step; over ranks the largest of them (the one waited for)."""
-
-    __slots__ = ()
 
     def merge(self, other: Self) -> Self:
         """The earlier one."""

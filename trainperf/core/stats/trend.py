@@ -146,12 +146,13 @@ class Trend:
         least = np.array(self.least) - per_key * np.array(self.keys)
         first, last = at[0], at[-1]
         inside = (at >= first + begins * (last - first)) & (at <= first + ends * (last - first))
-        at, least = at[inside], least[inside]
-        if len(at) < LEAST_STRETCHES:
-            return None
-        earlier, later = np.triu_indices(len(at), 1)
-        slopes: Column = (least[later] - least[earlier]) / (at[later] - at[earlier])
-        return slopes
+        return None if inside.sum() < LEAST_STRETCHES else slopes(at[inside], least[inside])
+
+
+def slopes(at: Column, values: Column) -> Column:
+    """Of all pairs of points, the later over the earlier."""
+    earlier, later = np.triu_indices(len(at), 1)
+    return np.asarray((values[later] - values[earlier]) / (at[later] - at[earlier]))
 
 
 def _bounded(at: Column, values: Column, keys: Column, length: int, n: int) -> Trend:

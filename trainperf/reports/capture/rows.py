@@ -41,6 +41,8 @@ _MISSED = (
 """Figures of `Totals` whose absence is explained; the others are absent together with these."""
 
 
+INNER = "  "
+
 Row = tuple[str, str, str]
 """Name, value and what explains it."""
 
@@ -58,13 +60,9 @@ def missing_figures(rank: RankTrace) -> list[tuple[str, str]]:
     return [(LABELS[field], rank.reasons.get(field, "not measured")) for field in missed]
 
 
-def _row(field: str, value: str, note: str = "") -> Row:
-    return LABELS[field], value, note
-
-
-def _inner(field: str, value: str, note: str = "") -> Row:
-    """A part of the row above."""
-    return f"  {LABELS[field]}", value, note
+def _row(field: str, value: str, note: str = "", lead: str = "") -> Row:
+    """One of the table; with `INNER` as its *lead* a part of the row above."""
+    return f"{lead}{LABELS[field]}", value, note
 
 
 def _per_step(seconds: float) -> str:
@@ -85,7 +83,7 @@ def _device(rank: RankTrace) -> Iterator[Row]:
     named = _mean(rank, "tensor_core_fraction")
     tensor = "" if named is None else f"{share(named)} in kernels named like tensor-core ones"
     yield _row("gpu_busy_fraction", fine_share(totals.gpu_busy_fraction), busy)
-    yield _inner("compute_fraction", fine_share(totals.compute_fraction or 0.0), tensor)
+    yield _row("compute_fraction", fine_share(totals.compute_fraction or 0.0), tensor, lead=INNER)
     yield _row("gpu_idle_s", fine_share(1.0 - totals.gpu_busy_fraction))
     notes = {
         "idle_data_wait_fraction": "the host is in the DataLoader",
@@ -94,7 +92,7 @@ def _device(rank: RankTrace) -> Iterator[Row]:
         "idle_other_fraction": "the next work had been launched",
     }
     for field, note in notes.items():
-        yield _inner(field, fine_share(getattr(totals, field) or 0.0), note)
+        yield _row(field, fine_share(getattr(totals, field) or 0.0), note, lead=INNER)
 
 
 def _kernels(rank: RankTrace) -> str:
@@ -137,11 +135,11 @@ def _communication(rank: RankTrace) -> Iterator[Row]:
     yield _row("comm_s", _per_step(totals.comm_s), "on the host" if exposed_s is None else "")
     if exposed_s is not None:
         hidden = f"{share(totals.comm_overlap_fraction or 0.0)} hidden by computing"
-        yield _inner("comm_exposed_s", _per_step(exposed_s), hidden)
+        yield _row("comm_exposed_s", _per_step(exposed_s), hidden, lead=INNER)
     if tail_s is not None:
         early_s = min(step.allreduce_early_s or 0.0 for step in rank.steps)
         note = f"the last one ended {duration(early_s)} before backward" if early_s else ""
-        yield _inner("allreduce_tail_s", _per_step(totals.allreduce_tail_s or 0.0), note)
+        yield _row("allreduce_tail_s", _per_step(totals.allreduce_tail_s or 0.0), note, lead=INNER)
 
 
 def _host(rank: RankTrace) -> Iterator[Row]:

@@ -71,16 +71,14 @@ class Groups:
         while int(places[-1]) // self.width >= self._most:
             self.width *= 2
             self._cells = {name: _halved(cells) for name, cells in self._cells.items()}
-        groups = places // self.width
-        begins = np.flatnonzero(np.diff(groups, prepend=-1))
-        chosen = groups[begins]
         alike = np.ones(len(index))
         for name, column in {_STEPS: alike, **columns}.items():
             values, weights = column if isinstance(column, tuple) else (column, alike)
-            if not np.isnan(values).all():
+            there = ~np.isnan(values)
+            if there.any():
                 cells = self._cells.setdefault(name, _empty(self._room))
-                new = _reduced(values, weights, index, begins)
-                cells[:, chosen] = _joined(cells[:, chosen], new)
+                steps = np.stack([values, weights, index])[:, there]
+                _add(cells, places[there] // self.width, steps)
 
     def steps(self) -> npt.NDArray[np.int64]:
         """Steps in each group that holds one."""
@@ -105,23 +103,17 @@ def _empty(length: int) -> Column:
     return np.tile(np.array([[0.0], [0.0], [np.inf], [-np.inf], [-1.0]]), length)
 
 
-def _reduced(
-    values: Column, weights: Column, index: Column, begins: npt.NDArray[np.intp]
-) -> Column:
-    """The column of some steps whose groups begin at *begins*."""
-    measured = ~np.isnan(values)
-    counted = np.where(measured, weights, 0.0)
-    largest = np.where(measured, values, -np.inf)
-    high = np.maximum.reduceat(largest, begins)
-    hits = np.flatnonzero(largest == np.repeat(high, np.diff(begins, append=len(values))))
-    rows = (
-        np.add.reduceat(np.where(measured, values, 0.0) * counted, begins),
-        np.add.reduceat(counted, begins),
-        np.minimum.reduceat(np.where(measured, values, np.inf), begins),
-        high,
-        index[hits[np.searchsorted(hits, begins)]],
-    )
-    return np.stack(rows)
+def _add(cells: Column, groups: npt.NDArray[np.int64], steps: Column) -> None:
+    """Put steps, a row each of values, weights and numbers, into the groups that they belong to."""
+    values, weights, index = steps
+    before = cells[3, groups]
+    np.add.at(cells[0], groups, values * weights)
+    np.add.at(cells[1], groups, weights)
+    np.minimum.at(cells[2], groups, values)
+    np.maximum.at(cells[3], groups, values)
+    # The first of several stands: it is written last.
+    largest = np.flatnonzero((values > before) & (values == cells[3, groups]))[::-1]
+    cells[4, groups[largest]] = index[largest]
 
 
 def _joined(earlier: Column, later: Column) -> Column:

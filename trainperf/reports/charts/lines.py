@@ -10,11 +10,9 @@ from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
     Unit,
-    area,
     box,
-    curve,
     keys,
-    top,
+    line,
 )
 from trainperf.core.formatting.html.markup import Markup, paragraph, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
@@ -102,7 +100,7 @@ def _frame(chart: LineChart, height: int) -> Frame:
         usual = _FAR * float(np.quantile(values, _USUAL, method="lower"))
         # Where nearly all is small, it is that which is to be seen.
         high = usual if high > _FAR * usual > 0 and not chart.peaks else high
-        high = top([high, min(_most(chart), usual)])
+        high = 1.04 * max(high, min(_most(chart), usual)) or 1.0
     first, last = float(works.min()), float(works.max())
     whole = not chart.across
     return Frame(
@@ -112,12 +110,12 @@ def _frame(chart: LineChart, height: int) -> Frame:
     )
 
 
-def _drawn(frame: Frame, line: Line, colour: int) -> Iterator[Markup]:
-    there = np.flatnonzero(np.isfinite(line.y))
-    across = [frame.x(x) for x in line.x[there].tolist()]
-    if line.shade is not None:
-        low, high = ([frame.y(y) for y in side[there].tolist()] for side in line.shade)
+def _drawn(frame: Frame, drawn: Line, colour: int) -> Iterator[Markup]:
+    there = np.flatnonzero(np.isfinite(drawn.y))
+    across = [frame.x(x) for x in drawn.x[there].tolist()]
+    if drawn.shade is not None:
+        low, high = ([frame.y(y) for y in side[there].tolist()] for side in drawn.shade)
         outline = [*zip(across, high, strict=True), *reversed(list(zip(across, low, strict=True)))]
-        yield area(outline, f"band g{colour}")
-    points = zip(across, map(frame.y, line.y[there].tolist()), strict=True)
-    yield curve(list(points), f"s{colour}")
+        yield line(outline, f"band g{colour}", closed=True)
+    points = zip(across, map(frame.y, drawn.y[there].tolist()), strict=True)
+    yield line(list(points), f"s{colour}")

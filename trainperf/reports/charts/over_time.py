@@ -12,11 +12,10 @@ from trainperf.core.formatting.html.figures import (
     Frame,
     Mark,
     Unit,
-    area,
     box,
-    curve,
     keys,
     lanes,
+    line,
 )
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.units import duration, plural, words
@@ -83,7 +82,7 @@ def over_time(groups: Groups) -> list[Chart]:
             "them; of several ranks their mean."
         )
         slowest = np.nan_to_num(wall.high, neginf=0.0)
-        marks.append(curve(_stairs(frame, groups, slowest), "slowest"))
+        marks.append(line(_stairs(frame, groups, slowest), "slowest"))
         named["slowest step"] = "kink"
     marks += _hovers(frame, groups, wall, means)
     picture = Markup(
@@ -119,7 +118,7 @@ def _areas(frame: Frame, groups: Groups, means: Mapping[int, Column]) -> Iterato
     for place, mean_s in means.items():
         head = foot + mean_s
         outline = [*_stairs(frame, groups, head), *reversed(_stairs(frame, groups, foot))]
-        yield area(outline if mean_s.any() else [], f"f{place}")
+        yield line(outline if mean_s.any() else [], f"f{place}", closed=True)
         foot = head
 
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.table import Table
+from trainperf.core.groups import grouped
 from trainperf.reports.layout.finding_view import FindingView
 
 
@@ -81,12 +82,9 @@ def parts_of(value: T | None, shown: Callable[[T], Sequence[Part]]) -> Sequence[
 
 def missing(reasons: Sequence[tuple[str, str]]) -> list[Part]:
     """What there is nothing to show of, each with why; those of one reason together."""
-    names: dict[str, list[str]] = {}
-    for name, why in reasons:
-        names.setdefault(why, []).append(name)
     return [
-        Sentence(text=f"{', '.join(several)}: {not_measured(why)}", kind="soft")
-        for why, several in names.items()
+        Sentence(text=f"{', '.join(names)}: {not_measured(why)}", kind="soft")
+        for why, names in grouped((why, name) for name, why in reasons).items()
     ]
 
 

@@ -17,6 +17,7 @@ from trainperf.core.formatting.units import (
     duration,
     fine_share,
     plural,
+    prefixed,
     share,
     size,
     times,
@@ -101,9 +102,10 @@ def light_line(summary: Summary) -> str:
 
 def _speed(summary: Summary, light: SpeedOfLight) -> Table:
     hfu, unknown = summary.value(HFU), ", ".join(light.unknown_precisions)
+    unit, name = prefixed(light.model_flops, "FLOP")
     notes = (
         f"peaks of {light.chip} ({light.source})",
-        f"{_flops(light.model_flops)}/step",
+        f"{count(light.model_flops / unit)} {name}/step",
         "" if hfu is None or hfu == summary.value(MFU) else f"HFU {share(hfu)}",
         f"unknown peak for {unknown}: its arithmetic is in no floor" if unknown else "",
     )
@@ -124,13 +126,6 @@ def _speed(summary: Summary, light: SpeedOfLight) -> Table:
         rows=tuple(rows),
         notes=tuple(filter(None, notes)),
     )
-
-
-def _flops(number: int) -> str:
-    """E.g. `1.37 TFLOP`."""
-    units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1, ""))
-    unit, name = next((pair for pair in units if number >= pair[0]), units[-1])
-    return f"{count(number / unit)} {name}FLOP"
 
 
 def _operators(light: SpeedOfLight) -> Table:
@@ -210,7 +205,12 @@ def of_compilation(compilation: Compilation) -> list[Table]:
     again, breaks = compilation.recompiled, compilation.breaks
     rows = [("break", brk.where or UNKNOWN, str(brk.times), brk.reason) for brk in breaks[:_MOST]]
     rows += [
-        ("recompiled", graph.where or UNKNOWN, _step(graph.step), graph.reason or "")
+        (
+            "recompiled",
+            graph.where or UNKNOWN,
+            "in a gap" if graph.step is None else f"step {graph.step}",
+            graph.reason or "",
+        )
         for graph in again[:_MOST]
     ]
     spent = "" if compilation.compile_s is None else f" in {duration(compilation.compile_s)}"
@@ -231,10 +231,6 @@ def of_compilation(compilation: Compilation) -> list[Table]:
         ),
     )
     return [table]
-
-
-def _step(step: int | None) -> str:
-    return "in a gap" if step is None else f"step {step}"
 
 
 def of_memory(ledger: MemoryLedger) -> list[Table]:

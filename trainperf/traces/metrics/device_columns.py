@@ -1,6 +1,7 @@
 """The device's part of a step: busy time, idle time by its cause, copies and kernels."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,21 +35,18 @@ from trainperf.traces.thresholds import THRESHOLDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleSplit:
-    """Device-idle time by cause, for each step; the four sum to `total` exactly, in nanoseconds.
+    """Device-idle time by cause, for each step, in nanoseconds.
 
     A pause belongs to the step whose work ends it, and with it the wait of that step for its batch.
     What the first step waited before its first work is in none.
+
+    The causes: `data_wait`, the host was in the loader; `sync`, it was inside a synchronising call,
+    and not in the loader; of the rest `host_bound`, the next work was launched only after the
+    device had run out of it; and `other`, it had been launched: the device itself was late, or
+    waited for another.
     """
 
-    total: Integers
-    data_wait: Integers
-    """The host was in the loader."""
-    sync: Integers
-    """The host was inside a synchronising call, and not in the loader."""
-    host_bound: Integers
-    """Of the rest: the next work was launched only after the device had run out of it."""
-    other: Integers
-    """The next work had been launched: the device itself was late, or waited for another."""
+    causes: Mapping[str, Integers]
     pauses: Spans
     """The pauses themselves."""
 
@@ -65,14 +63,13 @@ def idle_split(
     rest = pauses.end - pauses.start - waited - synced
     period = _period(steps, device, pauses)
     parts = {
-        "total": pauses.end - pauses.start,
         "data_wait": waited,
         "sync": synced,
         "host_bound": np.where(launched_late, rest, 0),
         "other": np.where(launched_late, 0, rest),
     }
     causes = {part: sums(period, values, len(steps)) for part, values in parts.items()}
-    return IdleSplit(**causes, pauses=pauses)
+    return IdleSplit(causes=causes, pauses=pauses)
 
 
 def _launched_late(table: EventTable, device: DeviceWork, pauses: Spans) -> Mask:
@@ -125,11 +122,8 @@ def device_columns(
     return {
         "device_span_s": [(ends[1] - ends[0]) / 1e9 if ends else None for ends in bounds],
         "gpu_busy_s": seconds([each.total for each in spans]),
-        "gpu_idle_s": seconds(idle.total),
-        "idle_data_wait_s": seconds(idle.data_wait),
-        "idle_host_bound_s": seconds(idle.host_bound),
-        "idle_sync_s": seconds(idle.sync),
-        "idle_other_s": seconds(idle.other),
+        "gpu_idle_s": seconds(np.sum([*idle.causes.values()], axis=0)),
+        **{f"idle_{cause}_s": seconds(ns) for cause, ns in idle.causes.items()},
         "compute_s": seconds([each.total for each in compute]),
         **_transfers(table, device, count),
         **_kernels(table, steps, device),

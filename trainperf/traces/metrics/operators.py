@@ -1,7 +1,5 @@
 """Operators of a trace: where their own time goes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from trainperf.core.arrays import Mask
@@ -15,18 +13,10 @@ from trainperf.traces.thresholds import THRESHOLDS
 NO_OPERATOR = "(outside any operator)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
-    """What each operator of the forest took itself, in nanoseconds."""
-
-    name: Integers
-    """Index of its name; one more than the last for device work outside any operator."""
-    shapes: Integers
-    calls: Integers
-    device: Integers
-    large: Integers
-    """The part of `device` in events of large kernels."""
-    cpu: Integers
+_Uses = dict[str, Integers]
+"""What each operator of the forest took itself, in nanoseconds: `device`, the part of that in
+events of `large` kernels, and `cpu`; its `calls`; index of its `name` (one more than the last for
+device work outside any operator) and of its `shapes`."""
 
 
 def top_operators(
@@ -39,10 +29,10 @@ def top_operators(
     are the same list.
     """
     use = _uses(table, steps, device, forest)
-    by_cpu = _top(table, use, use.cpu, measured=len(device) > 0)
+    by_cpu = _top(table, use, "cpu", measured=len(device) > 0)
     if not len(device):
         return by_cpu, by_cpu
-    return _top(table, use, use.device, measured=True), by_cpu
+    return _top(table, use, "device", measured=True), by_cpu
 
 
 def self_times(forest: Nest) -> Integers:
@@ -54,7 +44,7 @@ def self_times(forest: Nest) -> Integers:
     return np.asarray(own)
 
 
-def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest) -> _Use:
+def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest) -> _Uses:
     length = device.end - device.start
     place = forest.around(table, device.launch)
     mine = device.in_steps
@@ -64,24 +54,22 @@ def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest)
     count = len(forest.rows)
     # One more for what no operator launched.
     at = np.where(place == NONE, count, place)[mine]
-    return _Use(
-        name=np.append(names, len(table.names)),
-        shapes=np.append(shapes, NONE),
-        calls=np.append(recorded.astype(np.int64), 0),
-        device=sums(at, length[mine], count + 1),
-        large=sums(at, np.where(length >= THRESHOLDS.large_kernel_ns, length, 0)[mine], count + 1),
-        cpu=np.append(np.where(recorded, self_times(forest), 0), 0),
-    )
-
-
-def _top(table: EventTable, use: _Use, by: Integers, *, measured: bool) -> tuple[Operator, ...]:
-    codes = present(use.name)
-    group = np.searchsorted(codes, use.name)
-    total = {
-        part: sums(group, getattr(use, part), len(codes))
-        for part in ("calls", "device", "large", "cpu")
+    large = np.where(length >= THRESHOLDS.large_kernel_ns, length, 0)
+    return {
+        "name": np.append(names, len(table.names)),
+        "shapes": np.append(shapes, NONE),
+        "calls": np.append(recorded.astype(np.int64), 0),
+        "device": sums(at, length[mine], count + 1),
+        "large": sums(at, large[mine], count + 1),
+        "cpu": np.append(np.where(recorded, self_times(forest), 0), 0),
     }
-    weight = sums(group, by, len(codes))
+
+
+def _top(table: EventTable, use: _Uses, by: str, *, measured: bool) -> tuple[Operator, ...]:
+    codes = present(use["name"])
+    group = np.searchsorted(codes, use["name"])
+    total = {part: sums(group, values, len(codes)) for part, values in use.items()}
+    weight = total[by]
     names = [*table.names, NO_OPERATOR]
     order = sorted(
         np.flatnonzero(weight > 0), key=lambda place: (-weight[place], names[codes[place]])
@@ -89,7 +77,7 @@ def _top(table: EventTable, use: _Use, by: Integers, *, measured: bool) -> tuple
     return tuple(
         Operator(
             name=names[codes[place]],
-            shapes=_heaviest_shapes(table, use, by, group == place),
+            shapes=_heaviest_shapes(table, use["shapes"], use[by], group == place),
             calls=int(total["calls"][place]),
             self_device_s=int(total["device"][place]) / 1e9 if measured else None,
             self_cpu_s=int(total["cpu"][place]) / 1e9,
@@ -101,12 +89,14 @@ def _top(table: EventTable, use: _Use, by: Integers, *, measured: bool) -> tuple
     )
 
 
-def _heaviest_shapes(table: EventTable, use: _Use, by: Integers, mine: Mask) -> str | None:
-    has_shapes = mine & (use.shapes != NONE)
+def _heaviest_shapes(
+    table: EventTable, shapes: Integers, weights: Integers, mine: Mask
+) -> str | None:
+    has_shapes = mine & (shapes != NONE)
     if not has_shapes.any():
         return None
-    shapes, group = np.unique(use.shapes[has_shapes], return_inverse=True)
-    weight = sums(group, by[has_shapes], len(shapes))
+    shapes, group = np.unique(shapes[has_shapes], return_inverse=True)
+    weight = sums(group, weights[has_shapes], len(shapes))
     texts = [table.texts[code] for code in shapes.tolist()]
     heaviest: tuple[int, str] = min(zip((-weight).tolist(), texts, strict=True))
     return heaviest[1]

@@ -82,8 +82,9 @@ def either(first: Spans, other: Spans) -> Spans:
 
 
 def without(first: Spans, other: Spans) -> Spans:
-    """What *one* covers and *other* does not."""
-    begin, end = _pieces(first, other)
+    """What *first* covers and *other* does not: of the time cut at every edge of the two."""
+    edges = np.sort(np.concatenate((first.start, first.end, other.start, other.end)))
+    begin, end = edges[:-1], edges[1:]
     kept = first.holds(begin) & ~other.holds(begin)
     return union(begin[kept], end[kept])
 
@@ -102,14 +103,6 @@ def clipped(spans: Spans, start: int, end: int) -> Spans:
     return union(np.maximum(spans.start, start), np.minimum(spans.end, end))
 
 
-def _pieces(first: Spans, other: Spans) -> tuple[Integers, Integers]:
-    """Time cut at every edge of two: each piece is wholly inside or outside of either."""
-    edges = np.sort(np.concatenate((first.start, first.end, other.start, other.end)))
-    begin, end = edges[:-1], edges[1:]
-    real = end > begin
-    return begin[real], end[real]
-
-
 OPTIMIZER_STEP = "Optimizer.step"
 WINDOW = "none"
 
@@ -120,28 +113,14 @@ _HOST = (Kind.CPU_OP, Kind.ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepSpans:
-    """The steps on the host's clock, disjoint and in order."""
+class StepSpans(Spans):
+    """The steps on the host's clock; neighbours that touch stay apart."""
 
     number: Integers
-    start: Integers
-    end: Integers
     source: str
     """What they were cut by."""
     thread: int
     """Index of the thread that runs them; `NONE` where no mark says so."""
-
-    def __len__(self) -> int:
-        return len(self.number)
-
-    @property
-    def spans(self) -> Spans:
-        """All steps as intervals; neighbours that touch stay apart."""
-        return Spans(start=self.start, end=self.end)
-
-    def holding(self, times: Integers) -> Codes:
-        """Position of the step that holds each of *times*; `NONE` outside all."""
-        return self.spans.holding(times)
 
 
 def present(codes: Codes | Integers) -> Places:

@@ -10,14 +10,8 @@ from dataclasses import dataclass, field
 
 from trainperf.core.formatting.html.markup import Markup, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
-from trainperf.core.formatting.units import Scale
+from trainperf.core.formatting.units import Scale, prefixed
 
-
-_PREFIXES = {
-    "B": ((1 << 40, " TiB"), (1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB"), (0, " B")),
-    "": ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (0.0, "")),
-}
-"""By the kind of value: from how much on a unit is used, and what is written behind it."""
 
 _LEAST_POWERS = 3
 """Ticks that are enough on a logarithmic axis."""
@@ -43,9 +37,8 @@ class Unit:
         if kind == "s":
             scale = Scale.of(largest)
             return cls(per_one=scale.per_second, name=f" {scale.unit}")
-        prefixes = _PREFIXES.get(kind, _PREFIXES[""])
-        size, name = next(pair for pair in prefixes if largest >= pair[0] or not pair[0])
-        return cls(per_one=1 / (size or 1), name=name)
+        size, name = prefixed(largest, kind if kind == "B" else "")
+        return cls(per_one=1 / size, name=f" {name}".rstrip())
 
     def say(self, value: float) -> str:
         """A round value."""
@@ -87,11 +80,6 @@ class Axis:
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         values = [step * number / self.unit.per_one for number in range(first, last + 1)]
         return [value for value in values if not self.whole or value == int(value)]
-
-
-def top(values: Sequence[float]) -> float:
-    """The upper end of an axis that begins at 0 and holds these values."""
-    return 1.04 * max(values, default=0.0) or 1.0
 
 
 def _powers(low: float, high: float, digits: Sequence[int]) -> list[float]:
@@ -195,14 +183,11 @@ def box(corner: Point, size: Point, kind: str, label: str = "") -> Markup:
     )
 
 
-def curve(points: Sequence[Point], kind: str) -> Markup:
-    """A line through points; a class of the style gives its colour."""
-    return Markup(f'<path class="curve {kind}" d="{_path(points)}"/>') if points else Markup("")
-
-
-def area(points: Sequence[Point], kind: str) -> Markup:
-    """What these points enclose."""
-    return Markup(f'<path class="{kind}" d="{_path(points)}Z"/>') if points else Markup("")
+def line(points: Sequence[Point], kind: str, *, closed: bool = False) -> Markup:
+    """A line through points, or what they enclose; a class of the style gives its colour."""
+    way = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    kind = kind if closed else f"curve {kind}"
+    return Markup(f'<path class="{kind}" d="M{way}{"Z" * closed}"/>') if points else Markup("")
 
 
 def keys(names: Iterable[tuple[str, str]]) -> Markup:
@@ -220,10 +205,6 @@ def _stretched(height: int, marks: Iterable[Markup], label: str = "") -> Markup:
         f'<div class="area" style="height:{height}px"><svg viewBox="0 0 {WIDE} {height}" '
         f'preserveAspectRatio="none" {role}>{"".join(marks)}</svg></div>'
     )
-
-
-def _path(points: Sequence[Point]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def _column(names: Iterable[tuple[float, str]]) -> Markup:
