@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from msgspec.structs import replace
+from pytest import approx
 from support.accounts import GIB, Seen, on_gpu, seen, step
 from support.causes.broken import held
 from support.causes.case import CauseCase as Case
@@ -56,6 +57,32 @@ def fewer(change: str, often: int, part: str) -> Use:
 
 
 GRAPH = {"validation_grad": True}
+
+
+def validated(batches: int, size: int, loads: float = 0.0, **settings: Scalar) -> Seen:
+    """Ten validations of a second each, beside batches of 32 that take 40 ms and their backward."""
+    lines = PhaseLines(
+        slot="validation", samples=50, owner=OWNER, lines=(OWNER,), loader_fraction=loads
+    )
+    return paused(
+        "validation",
+        number=10,
+        loop=HUGGING_FACE if "evaluation_keeps_logits" in settings else PLAIN,
+        settings={"validation_batches": batches, "validation_batch_size": size, **settings},
+        readings={
+            "samples_per_s": 320.0,
+            "step_mean_s": 0.1,
+            "phase_data_wait_s": 0.004,
+            "phase_forward_s": 0.036,
+        },
+        host=HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0),
+        lines=(lines,),
+    )
+
+
+def saves(change: str, fraction: float, **values: object) -> Use:
+    """So much of a validation."""
+    return Use(change=change, values=values, realises=approx(fraction))
 
 PAUSES = (
     Case(
@@ -129,6 +156,64 @@ PAUSES = (
         shows={
             "changes": (Use(change="validate_without_grad"), fewer("validate_less", 19, "0.053"))
         },
+    ),
+    Case(
+        "validation",
+        "a batch as large as in training takes 100 ms instead of 40: its lines",
+        validated(10, 32),
+        10.0,
+        "cheaper_lines",
+        words=("evaluate (train.py:88): one operator for all of a batch",),
+        shows={
+            "changes": (
+                saves("cheaper_lines", 0.6, name=OWNER.name),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "the same where half of it is the loader's",
+        validated(10, 64, loads=0.5),
+        10.0,
+        "workers_of_validation",
+        words=("num_workers=2, persistent_workers=True",),
+        shows={
+            "changes": (
+                saves("workers_of_validation", 0.1, number=2),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "200 batches of one that take 5 ms: 40 / 32 ms are enough for a sample",
+        validated(200, 1),
+        10.0,
+        "larger_validation_batches",
+        words=("batch_size=32 in its DataLoader, as in training, not 1",),
+        shows={
+            "changes": (
+                saves("larger_validation_batches", 0.75, size=1, samples=32),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "a Trainer joins all logits",
+        validated(10, 32, evaluation_keeps_logits=True),
+        10.0,
+        "keep_no_logits",
+        words=("preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",),
+    ),
+    Case(
+        "validation",
+        "25 batches that take what batches take",
+        validated(25, 32),
+        10.0,
+        "validate_less",
+        shows={"changes": (fewer("validate_less", 19, "0.053"),)},
     ),
     Case(
         "checkpoint",

@@ -30,7 +30,7 @@ from trainperf.recording.probes.device_marks import Mark, MarksProbe
 from trainperf.recording.probes.engine import EngineProbe, ScalingEngine
 from trainperf.recording.probes.frozen import FrozenProbe
 from trainperf.recording.probes.garbage_collector import GarbageProbe
-from trainperf.recording.probes.loop_habits import ZeroGradProbe
+from trainperf.recording.probes.loop_habits import ValidationProbe, ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.memory import (
     DeviceMemoryProbe,
@@ -243,6 +243,10 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.contention = chosen.include(ContentionProbe())
     if objects.schedulers:
         chosen.include(SchedulersProbe(objects.schedulers))
+    several = isinstance(objects.module, torch.nn.ModuleList)
+    called = next(iter(objects.module), None) if several else objects.module
+    if isinstance(called, torch.nn.Module):
+        chosen.include(ValidationProbe(called))
     held = [each for each in objects.optimizers if isinstance(each, Optimizer)]
     if held and objects.run is not None:
         chosen.include(FrozenProbe(held, chosen.accelerator))

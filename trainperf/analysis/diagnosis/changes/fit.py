@@ -1,6 +1,6 @@
 """Changes of the whole fit: pauses, slow steps, what grows over time."""
 
-from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, Change
+from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, TWINS, Change
 
 
 CHANGES: tuple[Change, ...] = (
@@ -51,6 +51,51 @@ CHANGES: tuple[Change, ...] = (
         confirm="the other ranks are in prepared_s for a moment only",
     ),
     Change(
+        id="cheaper_lines",
+        of=("validation",),
+        advice="Make a batch of the validation cheaper",
+        how="{name}: one operator for all of a batch in place of a loop over its samples, no "
+        ".item(), .tolist() or copy for each; keep sums and counts, not outputs",
+        realises=0.9,
+        source="what a batch takes beyond one of training, in each run; " + TWINS,
+        confirm="trainperf report: a validation is shorter",
+    ),
+    Change(
+        id="keep_no_logits",
+        of=("validation",),
+        advice="Keep predictions of the evaluation, not its logits",
+        how="Trainer(preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)), and "
+        "a compute_metrics that takes them; without it all logits are copied, joined and held",
+        realises=0.9,
+        source="what a batch takes beyond one of training, in each run",
+        confirm="trainperf report: a validation is shorter, and the memory peak lower",
+    ),
+    Change(
+        id="workers_of_validation",
+        of=("validation",),
+        advice="Make the batches of the validation beside it",
+        how="DataLoader(…, num_workers={number}, persistent_workers=True) for it too, or keep the "
+        "samples as they are made",
+        realises=None,
+        source="what its loader takes beyond that of training, in each run",
+        confirm="trainperf report: a validation is shorter",
+        costs="a process and its memory for each worker",
+    ),
+    Change(
+        id="larger_validation_batches",
+        of=("validation",),
+        advice="Validate in larger batches",
+        how="batch_size={samples} in its DataLoader, as in training, not {size}: without gradients "
+        "a batch takes less memory",
+        how_in={
+            HF: "TrainingArguments(per_device_eval_batch_size={samples}), as in training, not "
+            "{size}: without gradients a batch takes less memory"
+        },
+        realises=None,
+        source="by the time of a sample in a training batch, in each run",
+        confirm="trainperf report: a validation is shorter",
+    ),
+    Change(
         id="validate_less",
         of=("validation",),
         advice="Validate less",
@@ -64,6 +109,7 @@ CHANGES: tuple[Change, ...] = (
         realises=0.9,
         source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
         confirm="trainperf report: validation takes at most 5 % of the fit",
+        costs="fewer looks at what the model learns, or on less data",
     ),
     Change(
         id="checkpoint_less",

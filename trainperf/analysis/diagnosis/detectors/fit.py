@@ -7,6 +7,7 @@ from dataclasses import replace
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
+from trainperf.analysis.diagnosis.detectors.validation import cheaper
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import (
     BEFORE_FIT,
@@ -81,15 +82,16 @@ def _pause(
 def validation(account: StepAccount, facts: Facts) -> Cause | None:
     """The fit stands still for validation.
 
-    Removed is the whole of it: validating less often, or on fewer batches, saves a part, and so
-    does leaving autograd out where it was on.
+    Removed is the whole of it: what a batch of it takes beyond one of training can be saved
+    without validating less; validating less often, or on fewer batches, saves a part, and so does
+    leaving autograd out where it was on.
 
     Wrong where: the fit that was measured is shorter than the real one, and validates as often; or
     gradients are wanted in validation, as for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
     graph = facts.settings.get("validation_grad") is True
-    further = (Use(change="validate_without_grad"),) if graph else ()
+    further = (*cheaper(account, facts), *((Use(change="validate_without_grad"),) if graph else ()))
     return _pause(account, facts, "validation", "validate_less", LIMITS.critical, *further)
 
 
