@@ -16,6 +16,7 @@ from trainperf.analysis.summary.schema import (
     LongTerm,
     Moved,
     PhaseLines,
+    PlainCode,
     RecurringSteps,
     RunChange,
 )
@@ -267,11 +268,23 @@ PAUSES = (
 # -- before the fit ------------------------------------
 
 
-def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0) -> Seen:
+def prepared(
+    spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0, **lines: object
+) -> Seen:
     """A script that works so long before a fit of so many seconds."""
     before_s = {"before_fit": spent_s, "imports": loading_s, "unseen": 1.0}
     account = step(forward=100, fit_s=fit_s, before_s=before_s)
-    return seen(account, **seen_in("before_fit"))
+    return seen(account, **(lines or seen_in("before_fit")))
+
+
+def in_python(fraction: float) -> dict[str, object]:
+    """Samples of a script of which so much is no tensor operation, in two lines of a function."""
+    lines = (replace(OWNER, fraction=0.5), replace(OWNER, where="train.py:91", fraction=0.3))
+    code = PlainCode(
+        line=replace(OWNER, fraction=fraction), low=fraction, high=fraction, names=("Python",)
+    )
+    at = PhaseLines(slot="before_fit", samples=50, owner=OWNER, lines=lines, host=code)
+    return {"lines": (at,)}
 
 
 def mapped(
@@ -296,7 +309,9 @@ BEFORE = (
         26.0,
         "keep_prepared",
         (
-            prepared(9.9, fit_s=5.0),  # nobody turns away
+            prepared(9.9, fit_s=20.0),  # nobody turns away
+            prepared(9.9, fit_s=5.0, lines=()),  # nor is there a line to name
+            prepared(1.9, fit_s=1.0, loading_s=0.0),  # or anything to wait for
             prepared(26.0, fit_s=100.0),  # a fifth of 132 s are 26.4
             prepared(0.0, loading_s=60.0),
             seen(step(forward=100, fit_s=20.0), **seen_in("before_fit")),
@@ -310,12 +325,38 @@ BEFORE = (
     ),
     Case(
         "before_first_step",
+        "3.4 s before a fit of 2.4: whoever starts it again waits for its own Python",
+        prepared(3.4, 2.4, 1.0, **in_python(0.9)),
+        3.4,
+        "prepare_cheaper",
+        words=(
+            "3.40 s of the script's own work before the first step, 44 % of all it takes",
+            "train.py:88 50 %, train.py:91 30 %",
+            "look words up in a dict or a set, not in a list",
+        ),
+        shows={
+            "changes": (
+                Use(change="prepare_cheaper", values={"name": OWNER.name}),
+                Use(change="keep_prepared", values={"name": "evaluate"}),
+            )
+        },
+    ),
+    Case(
+        "before_first_step",
+        "as long, and not mostly Python",
+        prepared(3.4, 2.4, 1.0, **in_python(0.4)),
+        3.4,
+        "keep_prepared",
+        (prepared(3.4, 7.0, 1.0, **in_python(0.9)),),  # training takes more than twice as long
+    ),
+    Case(
+        "before_first_step",
         "a map in one process of two CPUs, before a fit of 20 s, that the next start need not do",
         mapped(25.0),
         26.0,
         "map_in_processes",
         (
-            mapped(8.9, fit_s=5.0),
+            mapped(8.9, fit_s=20.0),
             mapped(25.0, slot=DATASET_MAP_IN_PROCESSES),  # nothing is left to be done about it
         ),
         words=(

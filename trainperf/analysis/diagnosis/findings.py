@@ -132,8 +132,8 @@ def _first(finding: Finding) -> Finding:
     They are alternatives: one that leaves much of what another saves is not done with.  Of those
     that save enough and are as easy, one that costs nothing comes first.
     """
-    enough = ENOUGH * max(map(_saving, finding.changes))
-    changes = tuple(sorted(finding.changes, key=lambda change: _place(change, enough)))
+    best = max(map(_saving, finding.changes))
+    changes = tuple(sorted(finding.changes, key=lambda change: _place(change, best)))
     first = changes[0]
     measured = first.measured
     return msgspec.structs.replace(
@@ -150,13 +150,12 @@ def _first(finding: Finding) -> Finding:
     )
 
 
-def _place(change: ChangeGain, enough: float) -> tuple[bool, bool, float, bool, float]:
+def _place(change: ChangeGain, best: float) -> tuple[bool, bool, float, bool, float]:
     """Smaller is earlier; what was tried and gains is enough, and what gains nothing is last."""
     useless = change.measured is not None and change.measured.gains_nothing
-    saves = _saving(change)
-    partial = change.measured is None and saves < enough
-    counts_as = enough / ENOUGH if saves >= enough and not change.costs else saves
-    costs = bool(enough and change.costs)
+    saves, costs = _saving(change), bool(best and change.costs)
+    partial = change.measured is None and saves < ENOUGH * best
+    counts_as = best if saves >= ENOUGH * best and not costs else saves
     return useless, partial, -counts_as / DAYS[change.effort], costs, -saves
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
-from trainperf.analysis.diagnosis.detectors.lines import sampled
+from trainperf.analysis.diagnosis.detectors.lines import heaviest, sampled
 from trainperf.analysis.diagnosis.detectors.validation import cheaper
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import (
@@ -72,6 +72,7 @@ def _pause(
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
             *sampled(line),
+            *heaviest(facts, kind),
         ),
         changes=tuple(changes),
         claim=claim,
@@ -147,15 +148,18 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     )
 
 
-ATTENTION_S = 10.0
-"""From here on people turn to something else; what takes less is no loss (Nielsen, 1993)."""
+ATTENTION_S, THREAD_S = 10.0, 2.0
+"""From the one on people turn to something else; from the other on they have lost the thread, which
+takes one second (Nielsen, 1993) and a start of Python as well."""
 
 
 def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     """The script prepares for long before its first step.
 
     Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
-    modules and weights, building the model and compiling stay.  What of it is most is named: of
+    modules and weights, building the model and compiling stay.  From ten seconds on a fifth of the
+    script is worth a word; from two on where a line is named and the fit that follows takes at most
+    twice as long, so that whoever starts it again waits for this.  What of it is most is named: of
     `Dataset.map` whether it ran in one process, why no cache has it, and on how many ranks.  A map
     that the next start finds in the cache counts only where this one could have been shorter.
 
@@ -168,7 +172,8 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     line, why = facts.summary.owner(most), facts.settings.get("datasets_cache")
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
     lost = spent_s / (account.whole_s(claim) or math.inf)
-    if spent_s < ATTENTION_S or lost < LIMITS.critical:
+    waited_for = (line or most in MAPS) and spent_s >= LIMITS.mostly * account.fit_s
+    if spent_s < (THREAD_S if waited_for else ATTENTION_S) or lost < LIMITS.critical:
         return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
     mostly = (
@@ -186,6 +191,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
             *of_evidence(most in MAPS and not why and KEPT),
             *sampled(line),
+            *heaviest(facts, most),
         ),
         changes=tuple(
             _prepare_less(
@@ -221,6 +227,9 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterat
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
+    code = facts.plain_code(most)
+    if code is not None and code.line.fraction >= LIMITS.mostly:
+        yield Use(change="prepare_cheaper", values={"name": code.line.name})
     if most not in MAPS:
         yield Use(change="keep_prepared", values={"name": name})
     elif uncached:
