@@ -105,8 +105,8 @@ class Values:
 
 
 def _draws(func: Operator, given: Sequence[object], named: Mapping[str, object]) -> bool:
-    """Whether a call of an operator that may draw does: fused attention without dropout does not."""
-    arguments = func._schema.arguments if isinstance(func, OpOverload) else ()
+    """Whether an operator that may draw does: fused attention without dropout does not."""
+    arguments = func._schema.arguments if isinstance(func, OpOverload) else ()  # noqa: SLF001 no public schema
     names = [argument.name for argument in arguments]
     if "dropout_p" not in names:
         return True

@@ -34,7 +34,7 @@ from trainperf.recording.stacks import Stack
 PART = "early lines"
 
 EARLY_BUDGET = 0.005
-"""Share of the time before the fit: nobody measures that, and what loads modules is deep to look at."""
+"""Share of the time before the fit: no step is measured there, and loading modules is deep."""
 
 _LOADS = "<frozen importlib._bootstrap>"
 """The part of Python that loads modules."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+import pytest
 from msgspec.structs import replace
-from pytest import approx
 from support.accounts import GIB, Seen, on_gpu, seen, step
 from support.causes.broken import held
 from support.causes.case import CauseCase as Case
@@ -83,7 +83,8 @@ def validated(batches: int, size: int, loads: float = 0.0, **settings: Scalar) -
 
 def saves(change: str, fraction: float, **values: object) -> Use:
     """So much of a validation."""
-    return Use(change=change, values=values, realises=approx(fraction))
+    return Use(change=change, values=values, realises=pytest.approx(fraction))
+
 
 PAUSES = (
     Case(
@@ -164,7 +165,7 @@ PAUSES = (
         validated(10, 32),
         10.0,
         "cheaper_lines",
-        words=("evaluate (train.py:88): one operator for all of a batch",),
+        words=("evaluate (train.py:88): one call for all of a batch",),
         shows={
             "changes": (
                 saves("cheaper_lines", 0.6, name=OWNER.name),
@@ -268,9 +269,7 @@ PAUSES = (
 # -- before the fit ------------------------------------
 
 
-def prepared(
-    spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0, **lines: object
-) -> Seen:
+def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0, **lines: object) -> Seen:
     """A script that works so long before a fit of so many seconds."""
     before_s = {"before_fit": spent_s, "imports": loading_s, "unseen": 1.0}
     account = step(forward=100, fit_s=fit_s, before_s=before_s)

@@ -239,14 +239,11 @@ def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
 
 def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
+    _validation(chosen, objects)
     if countable():
         chosen.contention = chosen.include(ContentionProbe())
     if objects.schedulers:
         chosen.include(SchedulersProbe(objects.schedulers))
-    several = isinstance(objects.module, torch.nn.ModuleList)
-    called = next(iter(objects.module), None) if several else objects.module
-    if isinstance(called, torch.nn.Module):
-        chosen.include(ValidationProbe(called))
     held = [each for each in objects.optimizers if isinstance(each, Optimizer)]
     if held and objects.run is not None:
         chosen.include(FrozenProbe(held, chosen.accelerator))
@@ -257,6 +254,14 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
             chosen.include(ProcessorWaitProbe())
         else:
             chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
+
+
+def _validation(chosen: ProbeSet, objects: FitObjects) -> None:
+    called = objects.module
+    if isinstance(called, torch.nn.ModuleList):
+        called = next(iter(called), None)
+    if isinstance(called, torch.nn.Module):
+        chosen.include(ValidationProbe(called))
 
 
 def _transfer(chosen: ProbeSet, _: FitObjects) -> None:

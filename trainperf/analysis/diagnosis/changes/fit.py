@@ -65,10 +65,10 @@ CHANGES: tuple[Change, ...] = (
         id="cheaper_lines",
         of=("validation",),
         advice="Make a batch of the validation cheaper",
-        how="{name}: one operator for all of a batch in place of a loop over its samples, no "
-        ".item(), .tolist() or copy for each; keep sums and counts, not outputs",
-        realises=0.9,
-        source="what a batch takes beyond one of training, in each run; " + TWINS,
+        how="{name}: one call for all of a batch in place of a loop over its samples, no .item(), "
+        ".tolist() or copy for each; keep sums and counts, not outputs; generate with a cache",
+        realises=None,
+        source="what a batch takes beyond one of training, in each run",
         confirm="trainperf report: a validation is shorter",
     ),
     Change(
@@ -77,8 +77,9 @@ CHANGES: tuple[Change, ...] = (
         advice="Keep predictions of the evaluation, not its logits",
         how="Trainer(preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)), and "
         "a compute_metrics that takes them; without it all logits are copied, joined and held",
-        realises=0.9,
-        source="what a batch takes beyond one of training, in each run",
+        realises=None,
+        source="half of what a batch takes beyond one of training, in each run: syslog_mlm in "
+        "docs/measurements/cpu-2-cores/strangers_second.json",
         confirm="trainperf report: a validation is shorter, and the memory peak lower",
     ),
     Change(

@@ -87,8 +87,9 @@ def validation(account: StepAccount, facts: Facts) -> Cause | None:
     without validating less; validating less often, or on fewer batches, saves a part, and so does
     leaving autograd out where it was on.
 
-    Wrong where: the fit that was measured is shorter than the real one, and validates as often; or
-    gradients are wanted in validation, as for adversarial metrics.
+    Wrong where: the fit that was measured is shorter than the real one, and validates as often;
+    samples of the validation are larger than those of training; or gradients are wanted in it, as
+    for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
     graph = facts.settings.get("validation_grad") is True

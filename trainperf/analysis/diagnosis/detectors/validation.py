@@ -23,16 +23,18 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     if not (batches and size and number and samples and needed_s and spent_s):
         return
     each_s = spent_s / (number * batches)
-    seen = next((lines for lines in facts.summary.lines if lines.slot == "validation"), None)
+    lines = next((each for each in facts.summary.lines if each.slot == "validation"), None)
     own_s = max(0.0, each_s - needed_s * max(1.0, size / samples))
-    loads_s = min(own_s, each_s * ((seen and seen.loader_fraction) or 0.0))
+    loads_s = min(own_s, each_s * ((lines and lines.loader_fraction) or 0.0))
     small_s = min(each_s, needed_s) - needed_s * size / samples
     workers = facts.cpus or 1
     hidden = 1.0 if account.device is not None else 1 - 1 / workers
-    lines = "keep_no_logits" if facts.settings.get("evaluation_keeps_logits") else "cheaper_lines"
-    name = seen.owner.name if seen and seen.owner else "what it does beside the model"
+    logits = bool(facts.settings.get("evaluation_keeps_logits"))
+    # Predictions are still made of logits, and gathered: half of it stays.
+    lines_s = (own_s - loads_s) / (2 if logits else 1)
+    name = lines.owner.name if lines and lines.owner else "what it does beside the model"
     for change, saves_s, values in (
-        (lines, own_s - loads_s, {"name": name}),
+        ("keep_no_logits" if logits else "cheaper_lines", lines_s, {"name": name}),
         ("workers_of_validation", hidden * loads_s, {"number": workers}),
         ("larger_validation_batches", small_s, {"size": int(size), "samples": round(samples)}),
     ):
