@@ -168,7 +168,7 @@ def object_collectives(account: StepAccount, facts: Facts) -> Cause | None:
 
     By samples of steady steps, which name the line.  Where each rank gathers the objects of all, it
     then does the work of all on them: of what follows in the same function only its own part is
-    needed.  At most all of the function goes; what of the call is a wait for the slowest rank stays.
+    needed.  At most all of the function goes.
 
     Wrong where: the objects are few numbers, and what is seen there is a wait for another rank.
     To confirm: `trainperf prove` with counts that are summed, and the same score.
