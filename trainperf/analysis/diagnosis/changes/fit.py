@@ -1,6 +1,6 @@
 """Changes of the whole fit: pauses, slow steps, what grows over time."""
 
-from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, TWINS, Change
+from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, Change
 
 
 CHANGES: tuple[Change, ...] = (
@@ -23,7 +23,7 @@ CHANGES: tuple[Change, ...] = (
         how="look words up in a dict or a set, not in a list; keep what comes again "
         "(functools.cache); whole arrays, not value by value; or keep its result in a file",
         realises=0.8,
-        source=TWINS,
+        source="recipes_bag in docs/measurements/cpu-2-cores/strangers_third.json",
         confirm="the script reaches its first step sooner",
     ),
     Change(

@@ -149,9 +149,8 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     )
 
 
-ATTENTION_S, THREAD_S = 10.0, 2.0
-"""From the one on people turn to something else; from the other on they have lost the thread, which
-takes one second (Nielsen, 1993) and a start of Python as well."""
+ATTENTION_S = 10.0
+"""From here on people turn to something else; what takes less is no loss (Nielsen, 1993)."""
 
 
 def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
@@ -159,10 +158,11 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
 
     Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
     modules and weights, building the model and compiling stay.  From ten seconds on a fifth of the
-    script is worth a word; from two on where a line is named and the fit that follows takes at most
-    twice as long, so that whoever starts it again waits for this.  What of it is most is named: of
-    `Dataset.map` whether it ran in one process, why no cache has it, and on how many ranks.  A map
-    that the next start finds in the cache counts only where this one could have been shorter.
+    script is worth a word; from a fifth of them on where a line is named and the fit that follows
+    takes at most twice as long: such a script is started again and again.  What of it is most is
+    named: of `Dataset.map` whether it ran in one process, why no cache has it, and on how many
+    ranks.  A map that the next start finds in the cache counts only where this one could have been
+    shorter.
 
     Wrong where: the run is a short try of a long training, of which this will be a small part; or
     what is prepared is another thing each time.
@@ -174,7 +174,8 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
     lost = spent_s / (account.whole_s(claim) or math.inf)
     waited_for = (line or most in MAPS) and spent_s >= LIMITS.mostly * account.fit_s
-    if spent_s < (THREAD_S if waited_for else ATTENTION_S) or lost < LIMITS.critical:
+    least_s = ATTENTION_S * (LIMITS.critical if waited_for else 1.0)
+    if spent_s < least_s or lost < LIMITS.critical:
         return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
     mostly = (
