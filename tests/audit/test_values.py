@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.nn.utils import parametrizations, parametrize
 
 from trainperf.audit import audit_step
@@ -50,6 +50,17 @@ def twice(model: nn.Module) -> torch.Tensor:
     with torch.no_grad():
         model(BATCH).argmax(1)
     return loss
+
+
+def attended(dropout: float) -> Callable[[nn.Module], torch.Tensor]:
+    """Attention, and a layer of what it returns."""
+
+    def attend(model: nn.Module) -> torch.Tensor:
+        heads = BATCH.view(1, 1, 4, 16)
+        given = [scaled_dot_product_attention(heads, heads, heads, dropout_p=dropout) for _ in "ab"]
+        return sum(model[0](each).sum() for each in given)
+
+    return attend
 
 
 def of_chunks(model: nn.Module) -> torch.Tensor:
@@ -109,6 +120,18 @@ def repeated(loss_of: Callable[[nn.Module], torch.Tensor], model: nn.Module) -> 
         pytest.param(recurrence, plain(), {}, id="a recurrence"),
         pytest.param(twice, plain(), {"addmm": 2, "relu": 1}, id="a second forward"),
         pytest.param(twice, plain(dropout=0.5), {"addmm": 1}, id="up to what is drawn"),
+        pytest.param(
+            attended(0.0),
+            plain(),
+            {"_scaled_dot_product_flash_attention_for_cpu": 1, "addmm": 1, "sum": 1},
+            id="attention",
+        ),
+        pytest.param(
+            attended(0.5),
+            plain(),
+            {"mul": 2, "bmm": 1, "_safe_softmax": 1},
+            id="attention up to its dropout",
+        ),
         pytest.param(of_chunks, plain(), {}, id="chunks"),
         pytest.param(in_place, plain(), {}, id="in place"),
         pytest.param(of_an_array, plain(), {}, id="NumPy"),

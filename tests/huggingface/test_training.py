@@ -20,6 +20,7 @@ from transformers import Trainer, TrainerCallback
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.huggingface import TrainPerfCallback, session
+from trainperf.huggingface.run_info import keeps_logits
 from trainperf.plugins.hugging_face import AutoTrainPerfCallback
 from trainperf.recording.monitor import Monitor
 
@@ -97,6 +98,20 @@ def test_an_evaluation_before_the_first_step_is_a_pause(tmp_path: Path) -> None:
     assert places[0] == -1
     assert set(places) <= {-1, 11}
     assert len(found.steps) == 12
+
+
+def test_what_an_evaluation_is_given_and_keeps_is_known(tmp_path: Path) -> None:
+    """Its batches, the largest of them, and whether all logits wait for a metric at its end."""
+    callback = quiet()
+    options = {"evaluated": Rows(6), "eval_strategy": "steps", "eval_steps": 4}
+    training = trainer(tmp_path, callback, **options, per_device_eval_batch_size=4)
+    training.train()
+
+    config = written(callback).totals.config
+    assert (config["validation_batches"], config["validation_batch_size"]) == (2, 4)
+    assert not keeps_logits(training.args)
+    training.compute_metrics = dict
+    assert keeps_logits(training.args)
 
 
 def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:

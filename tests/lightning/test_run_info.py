@@ -5,9 +5,11 @@ from typing import Any
 
 import lightning.pytorch as pl
 import pytest
+import torch
 from support.fits import Loader, Model, Validated
+from torch.utils.data import DataLoader
 
-from trainperf.lightning.run_info import period
+from trainperf.lightning.run_info import period, validation
 
 
 class Periods(pl.Callback):
@@ -41,7 +43,11 @@ def test_validation_or_an_epoch_comes_back_after_so_many_batches(
     trainer = pl.Trainer(
         accelerator="cpu", default_root_dir=tmp_path, callbacks=[kept], **quiet, **options
     )
-    loaders = [Loader(8)] + ([Loader(1)] if model is Validated else [])
+    validated = [DataLoader(torch.ones(2, 4), batch_size=2)] if model is Validated else []
+    loaders = [Loader(8), *validated]
     trainer.fit(model(), *loaders)
 
     assert kept.batches == batches
+    validates = model is Validated and options.get("limit_val_batches") != 0
+    sizes = {"validation_batches": 1, "validation_batch_size": 2}
+    assert validation(trainer) == (sizes if validates else {})

@@ -44,7 +44,7 @@ class Values:
         func: Operator,
         like: CallKind,
         accesses: Sequence[Access],
-        arguments: object,
+        arguments: tuple[Sequence[object], Mapping[str, object]] | None,
         touched: Mapping[int, Tensor],
     ) -> tuple[bool, bool]:
         """Take a call: whether its result is constant, and whether it has been computed before.
@@ -62,9 +62,10 @@ class Values:
             for each in accesses
             if not (each.writes and (each.whole or each.new))
         ]
-        constant = bool(written) and not like.draws
+        draws = like.draws and (arguments is None or _draws(func, *arguments))
+        constant = bool(written) and not draws
         constant = constant and self._constant.issuperset(kept)
-        pure = isinstance(func, OpOverload) and func.namespace == "aten" and not like.draws
+        pure = isinstance(func, OpOverload) and func.namespace == "aten" and not draws
         call: Hashable = (func, self._signature(arguments)) if pure and arguments else object()
         again = bool(written) and call in self._computed
         numbers = self._computed.setdefault(call, tuple(next(self._numbers) for _ in written))
@@ -101,3 +102,13 @@ class Values:
     def _forget(self, storage: int, _: object) -> None:
         self._held.pop(storage, None)
         self._alive.pop(storage, None)
+
+
+def _draws(func: Operator, given: Sequence[object], named: Mapping[str, object]) -> bool:
+    """Whether an operator that may draw does: fused attention without dropout does not."""
+    arguments = func._schema.arguments if isinstance(func, OpOverload) else ()  # noqa: SLF001 no public schema
+    names = [argument.name for argument in arguments]
+    if "dropout_p" not in names:
+        return True
+    by_place = dict(zip(names, given, strict=False))
+    return bool({**by_place, **named}.get("dropout_p", 0.0))

@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 from torch.optim import Optimizer
-from transformers import TrainerState, TrainingArguments
+from transformers import Trainer, TrainerState, TrainingArguments
 
 from trainperf.core.steps.records import Scalar
 from trainperf.loop.framework_objects import optimizer_in
@@ -91,6 +91,7 @@ def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Sca
         "gradient_clip_val": args.max_grad_norm,
         "eval_strategy": str(getattr(args.eval_strategy, "value", args.eval_strategy)),
         "eval_steps": str(args.eval_steps),
+        "evaluation_keeps_logits": keeps_logits(args),
         "save_strategy": str(getattr(args.save_strategy, "value", args.save_strategy)),
         "save_steps": str(args.save_steps),
         "loggers": ", ".join(args.report_to or ()),
@@ -101,6 +102,17 @@ def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Sca
         "group_by_length": group_by_length(args),
         "schedulers": run_settings.names(watched.schedulers),
     }
+
+
+def keeps_logits(args: TrainingArguments) -> bool:
+    """Whether an evaluation gathers all that the model returns, for a metric at its end."""
+    own = (trainer for trainer in living(Trainer) if trainer.args is args)
+    return any(
+        trainer.compute_metrics is not None
+        and trainer.preprocess_logits_for_metrics is None
+        and not args.prediction_loss_only
+        for trainer in own
+    )
 
 
 def group_by_length(args: TrainingArguments) -> bool:

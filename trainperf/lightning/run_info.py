@@ -87,7 +87,7 @@ class LoggedProbe(Probe):
     """Names of the metrics that `self.log` shows or reduces in every batch.
 
     Under `prog_bar_metrics` and `sync_dist_metrics` in the run's configuration, empty where there
-    are none.
+    are none; beside them what is validated with.
     """
 
     name = "logged metrics"
@@ -97,11 +97,22 @@ class LoggedProbe(Probe):
         self._trainer = trainer
 
     def config(self) -> dict[str, Scalar]:
-        """What has been logged in training so far."""
+        """What has been logged in training so far, and what is validated with."""
+        validated = validation(self._trainer)
         results = getattr(self._trainer.fit_loop.epoch_loop, "_results", None)
         if not isinstance(results, dict):
-            return {}
+            return validated
         each = [result.meta for result in results.values() if result.meta.on_step]
         shown = dict.fromkeys(meta.name for meta in each if meta.prog_bar)
         reduced = dict.fromkeys(meta.name for meta in each if meta.sync.should)
-        return {"prog_bar_metrics": ", ".join(shown), "sync_dist_metrics": ", ".join(reduced)}
+        names = {"prog_bar_metrics": ", ".join(shown), "sync_dist_metrics": ", ".join(reduced)}
+        return {**names, **validated}
+
+
+def validation(trainer: "pl.Trainer") -> dict[str, Scalar]:
+    """Batches of a validation, and their size: a module's own step is no call that is heard."""
+    size = run_identity.loader(trainer.val_dataloaders).get("batch_size")
+    batches = sum(trainer.num_val_batches)
+    if not size or not 0 < batches < math.inf:
+        return {}
+    return {"validation_batches": int(batches), "validation_batch_size": size}

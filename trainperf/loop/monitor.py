@@ -35,7 +35,6 @@ from trainperf.loop.phase_contexts import END_STEP, MOVES
 from trainperf.loop.prepared_loaders import batches_of
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.inference import InferenceProbe
-from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.selection import FitObjects
@@ -336,4 +335,4 @@ def _watchers(objects: FitObjects, kind: LoopKind) -> tuple[Probe, ...]:
     if not kind.trains:
         each = [model for model in models if isinstance(model, torch.nn.Module)]
         return loop, InferenceProbe(each, objects.device)
-    return (loop, ValidationProbe(called)) if isinstance(called, torch.nn.Module) else (loop,)
+    return (loop,)

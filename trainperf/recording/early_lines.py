@@ -33,6 +33,9 @@ from trainperf.recording.stacks import Stack
 
 PART = "early lines"
 
+EARLY_BUDGET = 0.005
+"""Share of the time before the fit: no step is measured there, and loading modules is deep."""
+
 _LOADS = "<frozen importlib._bootstrap>"
 """The part of Python that loads modules."""
 
@@ -97,7 +100,9 @@ class EarlyLines:
         script = hasattr(sys.modules["__main__"], "__file__")
         if self._sampler is None and script and not of_another_process():
             self.seen_from = loaded
-            sampler = self._sampler = LineSampler(lambda stack: (slot_of(stack), -1, stack))
+            sampler = self._sampler = LineSampler(
+                lambda stack: (slot_of(stack), -1, stack), budget=EARLY_BUDGET
+            )
             looks = Guard().hook(PART, sampler.sample_until_stopped)
             sampler.start(threading.main_thread().ident or 0, looks, "trainperf early lines")
 

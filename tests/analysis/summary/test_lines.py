@@ -452,3 +452,30 @@ def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, ap
     else:
         assert BETWEEN not in found
         assert found["data_wait"].samples == 80
+
+
+def test_a_call_between_ranks_has_the_share_of_the_function_that_makes_it() -> None:
+    """A quarter of the samples gathers, half works on what came; the loop itself is no function."""
+    gathers = "torch.distributed.all_gather_object"
+    stacks = (
+        SampledStack("other", (0, 1), 2, gathers),
+        SampledStack("other", (0, 2), 2, ""),
+        SampledStack("other", (4,), 1, ""),
+        SampledStack("forward", (0, 6), 1, ""),
+    )
+    counts = (20, 40, 20, 20)
+    lines = SampledLines(
+        taken=100,
+        every=1,
+        sampled_s=1.0,
+        cost_s=0.001,
+        places=PLACES,
+        stacks=stacks,
+        samples=tuple(each for at, n in enumerate(counts) for each in seen(at, range(n))),
+    )
+    other = next(each for each in phase_lines(lines, range(100)) if each.slot == "other")
+    (call,) = other.stalls
+
+    assert (call.name, call.where) == (gathers, "train.py:100")
+    assert (call.fraction, call.inside) == pytest.approx((0.25, 0.75))
+    assert other.host is None

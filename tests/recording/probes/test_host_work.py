@@ -1,5 +1,6 @@
 """What a frame does that is no tensor operation, instruction by instruction."""
 
+import contextlib
 import functools
 import gc
 import json
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from trainperf.recording.probes.garbage_collector import GarbageProbe
-from trainperf.recording.probes.host_work import DEVICE_CALLS, host_work
+from trainperf.recording.probes.host_work import DEVICE_CALLS, OBJECT_CALLS, host_work
 from trainperf.recording.probes.user_stacks import UserStacks
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.stacks import stack_of
@@ -139,7 +140,7 @@ def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
 
 
 @needs_positions
-def test_calls_that_stall_a_device_and_garbage_by_hand_are_named() -> None:
+def test_calls_that_stall_a_step_and_garbage_by_hand_are_named() -> None:
     """Under torch's own frames; and where our callback runs as the collector ends.
 
     What torch itself calls, as it measures kernels say, is no call of the user's.
@@ -150,7 +151,7 @@ def test_calls_that_stall_a_device_and_garbage_by_hand_are_named() -> None:
         numbers.append(stacks.number("other", stack_of(frame), frame))
 
     def watch(frame: FrameType, event: str, _: object) -> None:
-        looked_at = frame.f_code in (*DEVICE_CALLS, GarbageProbe.callback)
+        looked_at = frame.f_code in (*DEVICE_CALLS, *OBJECT_CALLS, GarbageProbe.callback)
         if event == "call" and looked_at:
             look(frame)
 
@@ -165,9 +166,12 @@ def test_calls_that_stall_a_device_and_garbage_by_hand_are_named() -> None:
         gc.collect()
         torch.cuda.empty_cache()
         torch_calls["f"]()  # type: ignore[operator]
+        with contextlib.suppress(ValueError):  # there are no ranks
+            torch.distributed.all_gather_object([], None)
     finally:
         sys.setprofile(None)
         gc.callbacks.remove(probe._listen)
 
     work = [[*stacks.stacks][number].host_work for number in numbers]
-    assert work == ["gc.collect", "gc.collect", "torch.cuda.empty_cache", ""]
+    sends = "torch.distributed.all_gather_object"
+    assert work == ["gc.collect", "gc.collect", "torch.cuda.empty_cache", "", sends]

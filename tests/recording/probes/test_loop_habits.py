@@ -42,10 +42,11 @@ def config(
             if validate is not None:
                 with monitor.phase("validation"), validate:
                     model(rows)
+                    model(input=rows[:1])
     assert monitor.monitor.guard.faults == {}
     assert model.weight._post_accumulate_grad_hooks in (None, {})
     assert not optimizer._optimizer_step_post_hooks
-    assert not model._forward_pre_hooks
+    assert not model._forward_hooks
     return dict(summarize(Run.open(monitor.run)).run.config)
 
 
@@ -116,15 +117,16 @@ def nothing_compiled() -> None:
         (torch.inference_mode(), False),
     ],
 )
-def test_validation_tells_whether_autograd_was_on(
+def test_validation_tells_whether_autograd_was_on_and_what_it_was_given(
     around: contextlib.AbstractContextManager[object],
     grad: bool,  # noqa: FBT001 pytest passes it by name
     tmp_path: Path,
 ) -> None:
-    """By the first forward in it; the ones of training do not count."""
+    """By the forwards in the first one; those of training do not count."""
     learned = config(tmp_path, zero=to_none, validate=around)
 
     assert learned["validation_grad"] is grad
+    assert (learned["validation_batches"], learned["validation_batch_size"]) == (2, 2)
 
 
 def test_where_something_was_compiled_a_validation_is_not_looked_at(tmp_path: Path) -> None:

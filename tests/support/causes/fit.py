@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from msgspec.structs import replace
 from support.accounts import GIB, Seen, on_gpu, seen, step
 from support.causes.broken import held
@@ -15,6 +16,7 @@ from trainperf.analysis.summary.schema import (
     LongTerm,
     Moved,
     PhaseLines,
+    PlainCode,
     RecurringSteps,
     RunChange,
 )
@@ -56,6 +58,33 @@ def fewer(change: str, often: int, part: str) -> Use:
 
 
 GRAPH = {"validation_grad": True}
+
+
+def validated(batches: int, size: int, loads: float = 0.0, **settings: Scalar) -> Seen:
+    """Ten validations of a second each, beside batches of 32 that take 40 ms and their backward."""
+    lines = PhaseLines(
+        slot="validation", samples=50, owner=OWNER, lines=(OWNER,), loader_fraction=loads
+    )
+    return paused(
+        "validation",
+        number=10,
+        loop=HUGGING_FACE if "evaluation_keeps_logits" in settings else PLAIN,
+        settings={"validation_batches": batches, "validation_batch_size": size, **settings},
+        readings={
+            "samples_per_s": 320.0,
+            "step_mean_s": 0.1,
+            "phase_data_wait_s": 0.004,
+            "phase_forward_s": 0.036,
+        },
+        host=HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0),
+        lines=(lines,),
+    )
+
+
+def saves(change: str, fraction: float, **values: object) -> Use:
+    """So much of a validation."""
+    return Use(change=change, values=values, realises=pytest.approx(fraction))
+
 
 PAUSES = (
     Case(
@@ -131,6 +160,64 @@ PAUSES = (
         },
     ),
     Case(
+        "validation",
+        "a batch as large as in training takes 100 ms instead of 40: its lines",
+        validated(10, 32),
+        10.0,
+        "cheaper_lines",
+        words=("evaluate (train.py:88): one call for all of a batch",),
+        shows={
+            "changes": (
+                saves("cheaper_lines", 0.6, name=OWNER.name),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "the same where half of it is the loader's",
+        validated(10, 64, loads=0.5),
+        10.0,
+        "workers_of_validation",
+        words=("num_workers=2, persistent_workers=True",),
+        shows={
+            "changes": (
+                saves("workers_of_validation", 0.1, number=2),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "200 batches of one that take 5 ms: 40 / 32 ms are enough for a sample",
+        validated(200, 1),
+        10.0,
+        "larger_validation_batches",
+        words=("batch_size=32 in its DataLoader, as in training, not 1",),
+        shows={
+            "changes": (
+                saves("larger_validation_batches", 0.75, size=1, samples=32),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "a Trainer joins all logits",
+        validated(10, 32, evaluation_keeps_logits=True),
+        10.0,
+        "keep_no_logits",
+        words=("preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",),
+    ),
+    Case(
+        "validation",
+        "25 batches that take what batches take",
+        validated(25, 32),
+        10.0,
+        "validate_less",
+        shows={"changes": (fewer("validate_less", 19, "0.053"),)},
+    ),
+    Case(
         "checkpoint",
         "a third of the fit, 9.5 times as much as a twentieth beside the same steps",
         paused("checkpoint", 5.0, 50),
@@ -182,11 +269,21 @@ PAUSES = (
 # -- before the fit ------------------------------------
 
 
-def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0) -> Seen:
+def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0, **lines: object) -> Seen:
     """A script that works so long before a fit of so many seconds."""
     before_s = {"before_fit": spent_s, "imports": loading_s, "unseen": 1.0}
     account = step(forward=100, fit_s=fit_s, before_s=before_s)
-    return seen(account, **seen_in("before_fit"))
+    return seen(account, **(lines or seen_in("before_fit")))
+
+
+def in_python(fraction: float) -> dict[str, object]:
+    """Samples of a script of which so much is no tensor operation, in two lines of a function."""
+    lines = (replace(OWNER, fraction=0.5), replace(OWNER, where="train.py:91", fraction=0.3))
+    code = PlainCode(
+        line=replace(OWNER, fraction=fraction), low=fraction, high=fraction, names=("Python",)
+    )
+    at = PhaseLines(slot="before_fit", samples=50, owner=OWNER, lines=lines, host=code)
+    return {"lines": (at,)}
 
 
 def mapped(
@@ -211,7 +308,9 @@ BEFORE = (
         26.0,
         "keep_prepared",
         (
-            prepared(9.9, fit_s=5.0),  # nobody turns away
+            prepared(9.9, fit_s=20.0),  # nobody turns away
+            prepared(9.9, fit_s=5.0, lines=()),  # nor is there a line to name
+            prepared(1.9, fit_s=1.0, loading_s=0.0),  # or anything to wait for
             prepared(26.0, fit_s=100.0),  # a fifth of 132 s are 26.4
             prepared(0.0, loading_s=60.0),
             seen(step(forward=100, fit_s=20.0), **seen_in("before_fit")),
@@ -225,12 +324,38 @@ BEFORE = (
     ),
     Case(
         "before_first_step",
+        "3.4 s before a fit of 2.4: whoever starts it again waits for its own Python",
+        prepared(3.4, 2.4, 1.0, **in_python(0.9)),
+        3.4,
+        "prepare_cheaper",
+        words=(
+            "3.40 s of the script's own work before the first step, 44 % of all it takes",
+            "train.py:88 50 %, train.py:91 30 %",
+            "look words up in a dict or a set, not in a list",
+        ),
+        shows={
+            "changes": (
+                Use(change="prepare_cheaper", values={"name": OWNER.name}),
+                Use(change="keep_prepared", values={"name": "evaluate"}),
+            )
+        },
+    ),
+    Case(
+        "before_first_step",
+        "as long, and not mostly Python",
+        prepared(3.4, 2.4, 1.0, **in_python(0.4)),
+        3.4,
+        "keep_prepared",
+        (prepared(3.4, 7.0, 1.0, **in_python(0.9)),),  # training takes more than twice as long
+    ),
+    Case(
+        "before_first_step",
         "a map in one process of two CPUs, before a fit of 20 s, that the next start need not do",
         mapped(25.0),
         26.0,
         "map_in_processes",
         (
-            mapped(8.9, fit_s=5.0),
+            mapped(8.9, fit_s=20.0),
             mapped(25.0, slot=DATASET_MAP_IN_PROCESSES),  # nothing is left to be done about it
         ),
         words=(

@@ -7,7 +7,13 @@ from support.causes.host import OWNER, lines
 
 from trainperf.analysis.diagnosis.account import DeviceAccount
 from trainperf.analysis.diagnosis.cause import Use
-from trainperf.analysis.summary.schema import LateRank, PlainCode, SyncPoint, WhatIf
+from trainperf.analysis.summary.schema import (
+    LateRank,
+    PlainCode,
+    StallingCall,
+    SyncPoint,
+    WhatIf,
+)
 from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
@@ -279,6 +285,17 @@ def sends(buffers: float, sampled: str = "", **settings: Scalar) -> Seen:
     return Seen(sees.account, with_summary(sees.facts, **lines("forward", host=host)))
 
 
+def sends_objects(
+    fraction: float, inside: float, name: str = "all_gather_object", ranks: int = 2
+) -> Seen:
+    """Of 40 ms between update and forward so much in the call, and in the function around it."""
+    call = StallingCall(
+        name=f"torch.distributed.{name}", where="train.py:72", fraction=fraction, inside=inside
+    )
+    account = step(forward=20, backward=40, between=40)
+    return seen(account, world_size=ranks, **lines("between", None, stalls=(call,)))
+
+
 TEN_GIB = {"memory_peak_bytes": Reading(value=10 * GIB, unit="B")}
 HALF = "send half the bytes: model.register_comm_hook(None, default_hooks.bf16_compress_hook)"
 
@@ -493,6 +510,28 @@ REDUCTIONS = (
         sends(64 * MIB, sampled="time.sleep"),
         None,
         "no_broadcast",
+    ),
+    Case(
+        "object_collectives",
+        "8 of 100 ms, and half of the 24 in which both ranks do the work of two",
+        sends_objects(0.2, 0.8),
+        0.020,
+        "send_no_objects",
+        (sends_objects(0.1, 0.1), sends_objects(0.1, 0.9, "synchronize")),
+        words=(
+            "torch.distributed.all_gather_object at train.py:72",
+            "8.00 ms per step in these calls",
+            "12.0 ms per step in what every rank does for all",
+            "all_gather_into_tensor",
+        ),
+        shows={"where": "train.py:72"},
+    ),
+    Case(
+        "object_collectives",
+        "what one rank gathers it alone works on",
+        sends_objects(0.2, 0.8, "gather_object"),
+        0.008,
+        "send_no_objects",
     ),
     shrinks("some is not", "reduce_less", "accumulate more micro-batches", ddp_unused_bytes=64),
     shrinks(

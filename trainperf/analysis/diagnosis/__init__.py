@@ -39,6 +39,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             # Habits with a line.
             "ranks:straggler",
             "ranks:broadcast_buffers",
+            "ranks:object_collectives",
             "fit:slow_steps",
             "loader:epoch_start",
             "host:debug_modes",

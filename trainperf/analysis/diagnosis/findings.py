@@ -127,10 +127,11 @@ def _resource(claim: Claim) -> str:
 def _first(finding: Finding) -> Finding:
     """The finding with its best change as its advice: the most for its effort, of those that do.
 
-    They are alternatives: one that leaves much of what another saves is not done with.
+    They are alternatives: one that leaves much of what another saves is not done with.  Of those
+    that save enough and are as easy, one that costs nothing comes first.
     """
-    enough = ENOUGH * max(map(_saving, finding.changes))
-    changes = tuple(sorted(finding.changes, key=lambda change: _place(change, enough)))
+    best = max(map(_saving, finding.changes))
+    changes = tuple(sorted(finding.changes, key=lambda change: _place(change, best)))
     first = changes[0]
     measured = first.measured
     return msgspec.structs.replace(
@@ -147,12 +148,13 @@ def _first(finding: Finding) -> Finding:
     )
 
 
-def _place(change: ChangeGain, enough: float) -> tuple[bool, bool, float]:
+def _place(change: ChangeGain, best: float) -> tuple[bool, bool, float, bool, float]:
     """Smaller is earlier; what was tried and gains is enough, and what gains nothing is last."""
     useless = change.measured is not None and change.measured.gains_nothing
-    saves = _saving(change)
-    partial = change.measured is None and saves < enough
-    return useless, partial, -saves / DAYS[change.effort]
+    saves, costs = _saving(change), bool(best and change.costs)
+    partial = change.measured is None and saves < ENOUGH * best
+    counts_as = best if saves >= ENOUGH * best and not costs else saves
+    return useless, partial, -counts_as / DAYS[change.effort], costs, -saves
 
 
 def _saving(change: ChangeGain) -> float:

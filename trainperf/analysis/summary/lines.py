@@ -24,8 +24,10 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.lines import (
     BEFORE,
     COLLECT,
+    OBJECTS,
     OF_WORKERS,
     STALLS,
+    Place,
     SampledLines,
     SampledStack,
 )
@@ -169,23 +171,44 @@ def collecting(lines: SampledLines | None, steps: Collection[int]) -> tuple[Stal
 
 
 def _stalling(
-    lines: SampledLines, samples: Sequence[WeighedStack], calls: str | tuple[str, ...]
+    lines: SampledLines,
+    samples: Sequence[WeighedStack],
+    calls: str | tuple[str, ...],
+    around: Collection[Function] = (),
 ) -> tuple[StallingCall, ...]:
-    """Lines that make calls of these last names, with their share of samples."""
+    """Lines that make calls of these last names, with their share of samples.
+
+    And that of the function that the line is in, unless it runs the loop.
+    """
     whole_us = max(1, sum(spent_us for _, spent_us in samples))
+    inside_us = counted(
+        (function, spent_us)
+        for stack, spent_us in samples
+        for function in {_function(lines.places[at]) for at in _frames(stack)}.difference(around)
+    )
     parts_us = counted(
         ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
         for stack, spent_us in samples
         if stack.host_work.endswith(calls)
     )
     return tuple(
-        StallingCall(name=name, where=f"{place.file}:{place.line}", fraction=spent_us / whole_us)
+        StallingCall(
+            name=name,
+            where=f"{place.file}:{place.line}",
+            fraction=spent_us / whole_us,
+            inside=max(spent_us, inside_us[_function(place)]) / whole_us,
+        )
         for (name, place), spent_us in parts_us.most_common()
     )
 
 
+def _function(place: Place) -> Function:
+    """What tells the function of a place from others."""
+    return place.file, place.function
+
+
 def _stalls(stack: SampledStack) -> bool:
-    return stack.host_work.endswith((COLLECT, *STALLS))
+    return stack.host_work.endswith((COLLECT, *STALLS, *OBJECTS))
 
 
 def up_to_steady(
@@ -276,7 +299,7 @@ class _SampledCode:
             ),
             host=self._plain_code(samples),
             loader_fraction=None if (None in dict(loads)) else loading,
-            stalls=_stalling(self._lines, samples, STALLS),
+            stalls=_stalling(self._lines, samples, (*STALLS, *OBJECTS), self._around),
         )
 
     def _plain_code(self, samples: Sequence[WeighedStack]) -> PlainCode | None:
@@ -358,9 +381,7 @@ class _SampledCode:
         )
 
     def _function(self, place: int) -> Function:
-        """What tells the function of a place from others."""
-        at = self._lines.places[place]
-        return at.file, at.function
+        return _function(self._lines.places[place])
 
     def _line(self, place: int, fraction: float, samples: int, *, named: bool = True) -> LineShare:
         at = self._lines.places[place]

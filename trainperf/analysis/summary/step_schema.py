@@ -40,7 +40,7 @@ class PlainCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StallingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that waits for a device, has memory given back, or looks for garbage."""
+    """A line that waits for a device, gives memory back, looks for garbage, or sends objects."""
 
     name: str
     """E.g. `gc.collect`, `torch.cuda.synchronize`."""
@@ -48,6 +48,8 @@ class StallingCall(msgspec.Struct, frozen=True, kw_only=True):
     """`file:line`."""
     fraction: float
     """Share of the sampled wall time of the phase, or of all steps."""
+    inside: float = 0.0
+    """The same of the function that the line is in; its own where that runs the loop."""
 
 
 class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     loader_fraction: float | None = None
     """Share of them inside a `DataLoader`; `None` where the recording does not say."""
     stalls: tuple[StallingCall, ...] = ()
-    """What waits for a device or has memory given back, the longest first."""
+    """What waits for a device, has memory given back or sends objects, the longest first."""
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,9 @@ or to hand one over that is packed; or is not there yet."""
 OF_WORKERS = (WORKER_MAKING, WORKER_WAITING, WORKER_HANDING, WORKER_STARTING)
 
 COLLECT, STALLS = "gc.collect", ("empty_cache", "synchronize")
-"""Calls that stall a step, as `host_work` says: of Python, and the last names of those of torch."""
+OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
+"""Calls that stall a step, as `host_work` says: of Python, and the last names of those of torch, of
+devices and between ranks."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):

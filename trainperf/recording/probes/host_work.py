@@ -9,6 +9,7 @@ Everything that might be an operator, such as a method of an unknown object, cou
 import ast
 import builtins
 import dis
+import inspect
 import linecache
 import re
 import sys
@@ -20,7 +21,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 
 import torch
 
-from trainperf.core.artifacts.lines import STALLS
+from trainperf.core.artifacts.lines import OBJECTS, STALLS
 
 
 PYTHON = "Python"
@@ -59,6 +60,13 @@ DEVICE_CALLS: Mapping[CodeType, str] = {
     if isinstance(function := getattr(getattr(torch, kind, None), name, None), FunctionType)
 }
 """Code of torch that has the host wait for a device, or its allocator give memory back."""
+
+OBJECT_CALLS: Mapping[CodeType, str] = {
+    inspect.unwrap(function).__code__: f"torch.distributed.{name}"
+    for name in OBJECTS
+    if isinstance(function := getattr(torch.distributed, name, None), FunctionType)
+}
+"""Code of torch that sends objects between ranks: pickled, on the host."""
 
 _MOST_FILES = 20_000
 

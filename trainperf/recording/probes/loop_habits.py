@@ -2,7 +2,8 @@
 
 `gradients_zeroed` is `False` when gradients go on adding up after an update: learned between the
 first two updates, from the version that torch counts in every tensor, so no device is waited for.
-`validation_grad` is whether autograd was on when a plain loop first validated its model.
+Of the first validation `validation_grad` is whether autograd was on, `validation_batches` how often
+the model was called, and `validation_batch_size` the most samples of a call.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainperf.audit.nested import tensors
 from trainperf.core.phases import Gap
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.process_objects import UntracedHook
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft
 
 
@@ -72,7 +74,7 @@ class ZeroGradProbe(Probe):
 
 
 class ValidationProbe(Probe):
-    """Looks at the model's first forward inside validation; not where anything was compiled.
+    """Hears the model's forwards in the first validation; not where anything was compiled.
 
     A model may be compiled under another name (`step = torch.compile(model)`), or in a function:
     what hooks it then is traced with it.
@@ -85,16 +87,24 @@ class ValidationProbe(Probe):
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
+        self._batches = self._largest = 0
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """Hook the model for this gap, until a validation was seen."""
         self.detach()
-        if begins and not self.learned and not graphs_built():
-            self.hear_forward(self._module, self._look)
+        if begins and not self._batches and not graphs_built() and not is_compiled(self._module):
+            hears = UntracedHook(self.shield(self._look))
+            self.hook(self._module.register_forward_hook(hears, with_kwargs=True))
 
-    def _look(self, *_: object) -> None:
+    def _look(self, _: object, args: object, kwargs: object, __: object) -> None:
         if self.recorder.slot == Gap.VALIDATION:
+            given = next((each for each in tensors((args, kwargs)) if each.ndim), None)
             self.learned["validation_grad"] = torch.is_grad_enabled()
+            self._largest = max(self._largest, 0 if given is None else len(given))
+            self._batches += 1
+            if self._largest:
+                self.learned["validation_batches"] = self._batches
+                self.learned["validation_batch_size"] = self._largest
 
 
 def _state(parameter: Tensor, additions: int = 0) -> tuple[int, int] | None:

@@ -30,7 +30,7 @@ from trainperf.recording.probes.device_marks import Mark, MarksProbe
 from trainperf.recording.probes.engine import EngineProbe, ScalingEngine
 from trainperf.recording.probes.frozen import FrozenProbe
 from trainperf.recording.probes.garbage_collector import GarbageProbe
-from trainperf.recording.probes.loop_habits import ZeroGradProbe
+from trainperf.recording.probes.loop_habits import ValidationProbe, ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.memory import (
     DeviceMemoryProbe,
@@ -239,6 +239,7 @@ def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
 
 def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
+    _validation(chosen, objects)
     if countable():
         chosen.contention = chosen.include(ContentionProbe())
     if objects.schedulers:
@@ -253,6 +254,14 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
             chosen.include(ProcessorWaitProbe())
         else:
             chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
+
+
+def _validation(chosen: ProbeSet, objects: FitObjects) -> None:
+    called = objects.module
+    if isinstance(called, torch.nn.ModuleList):
+        called = next(iter(called), None)
+    if isinstance(called, torch.nn.Module):
+        chosen.include(ValidationProbe(called))
 
 
 def _transfer(chosen: ProbeSet, _: FitObjects) -> None:

@@ -13,7 +13,13 @@ from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import SENDS_BUFFERS, Place, SampledStack
 from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.recording.probes.garbage_collector import GarbageProbe
-from trainperf.recording.probes.host_work import CALLERS, DEVICE_CALLS, host_work, package_of
+from trainperf.recording.probes.host_work import (
+    CALLERS,
+    DEVICE_CALLS,
+    OBJECT_CALLS,
+    host_work,
+    package_of,
+)
 from trainperf.recording.stacks import Stack
 
 
@@ -117,7 +123,8 @@ class UserStacks:
                 for (called, _), (caller, _) in pairwise(lines)
                 if called in DEVICE_CALLS and kind_of(caller.co_filename) == USER
             )
-            return next(own, "")
+            sends = (OBJECT_CALLS[code] for code, _ in lines if code in OBJECT_CALLS)
+            return next(own, "") or next(sends, "")
         package = None if kind == USER else package_of(code.co_filename)
         at = (id(code), frame.f_lasti) if package is None else package
         if at not in self._host_work:

@@ -14,6 +14,17 @@ CHANGES: tuple[Change, ...] = (
         realises=0.95,
         source="docs/measurements/cpu-2-cores/before-first-step.json",
         confirm="the second start of the script reaches its first step at once",
+        costs="a file that has to be made anew where what it is made of changes",
+    ),
+    Change(
+        id="prepare_cheaper",
+        of=("before_first_step",),
+        advice="Make {name} cheaper",
+        how="look words up in a dict or a set, not in a list; keep what comes again "
+        "(functools.cache); whole arrays, not value by value; or keep its result in a file",
+        realises=0.8,
+        source="recipes_bag in docs/measurements/cpu-2-cores/strangers_third.json",
+        confirm="the script reaches its first step sooner",
     ),
     Change(
         id="let_datasets_cache",
@@ -51,6 +62,52 @@ CHANGES: tuple[Change, ...] = (
         confirm="the other ranks are in prepared_s for a moment only",
     ),
     Change(
+        id="cheaper_lines",
+        of=("validation",),
+        advice="Make a batch of the validation cheaper",
+        how="{name}: one call for all of a batch in place of a loop over its samples, no .item(), "
+        ".tolist() or copy for each; keep sums and counts, not outputs; generate with a cache",
+        realises=None,
+        source="what a batch takes beyond one of training, in each run",
+        confirm="trainperf report: a validation is shorter",
+    ),
+    Change(
+        id="keep_no_logits",
+        of=("validation",),
+        advice="Keep predictions of the evaluation, not its logits",
+        how="Trainer(preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)), and "
+        "a compute_metrics that takes them; without it all logits are copied, joined and held",
+        realises=None,
+        source="half of what a batch takes beyond one of training, in each run: syslog_mlm in "
+        "docs/measurements/cpu-2-cores/strangers_second.json",
+        confirm="trainperf report: a validation is shorter, and the memory peak lower",
+    ),
+    Change(
+        id="workers_of_validation",
+        of=("validation",),
+        advice="Make the batches of the validation beside it",
+        how="DataLoader(…, num_workers={number}, persistent_workers=True) for it too, or keep the "
+        "samples as they are made",
+        realises=None,
+        source="what its loader takes beyond that of training, in each run",
+        confirm="trainperf report: a validation is shorter",
+        costs="a process and its memory for each worker",
+    ),
+    Change(
+        id="larger_validation_batches",
+        of=("validation",),
+        advice="Validate in larger batches",
+        how="batch_size={samples} in its DataLoader, as in training, not {size}: without gradients "
+        "a batch takes less memory",
+        how_in={
+            HF: "TrainingArguments(per_device_eval_batch_size={samples}), as in training, not "
+            "{size}: without gradients a batch takes less memory"
+        },
+        realises=None,
+        source="by the time of a sample in a training batch, in each run",
+        confirm="trainperf report: a validation is shorter",
+    ),
+    Change(
         id="validate_less",
         of=("validation",),
         advice="Validate less",
@@ -64,6 +121,7 @@ CHANGES: tuple[Change, ...] = (
         realises=0.9,
         source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
         confirm="trainperf report: validation takes at most 5 % of the fit",
+        costs="fewer looks at what the model learns, or on less data",
     ),
     Change(
         id="checkpoint_less",

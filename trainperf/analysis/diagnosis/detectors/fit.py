@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
-from trainperf.analysis.diagnosis.detectors.lines import sampled
+from trainperf.analysis.diagnosis.detectors.lines import heaviest, sampled
+from trainperf.analysis.diagnosis.detectors.validation import cheaper
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import (
     BEFORE_FIT,
@@ -71,6 +72,7 @@ def _pause(
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
             *sampled(line),
+            *heaviest(facts, kind),
         ),
         changes=tuple(changes),
         claim=claim,
@@ -81,15 +83,17 @@ def _pause(
 def validation(account: StepAccount, facts: Facts) -> Cause | None:
     """The fit stands still for validation.
 
-    Removed is the whole of it: validating less often, or on fewer batches, saves a part, and so
-    does leaving autograd out where it was on.
+    Removed is the whole of it: what a batch of it takes beyond one of training can be saved
+    without validating less; validating less often, or on fewer batches, saves a part, and so does
+    leaving autograd out where it was on.
 
-    Wrong where: the fit that was measured is shorter than the real one, and validates as often; or
-    gradients are wanted in validation, as for adversarial metrics.
+    Wrong where: the fit that was measured is shorter than the real one, and validates as often;
+    samples of the validation are larger than those of training; or gradients are wanted in it, as
+    for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
     graph = facts.settings.get("validation_grad") is True
-    further = (Use(change="validate_without_grad"),) if graph else ()
+    further = (*cheaper(account, facts), *((Use(change="validate_without_grad"),) if graph else ()))
     return _pause(account, facts, "validation", "validate_less", LIMITS.critical, *further)
 
 
@@ -155,9 +159,12 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     """The script prepares for long before its first step.
 
     Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
-    modules and weights, building the model and compiling stay.  What of it is most is named: of
-    `Dataset.map` whether it ran in one process, why no cache has it, and on how many ranks.  A map
-    that the next start finds in the cache counts only where this one could have been shorter.
+    modules and weights, building the model and compiling stay.  From ten seconds on a fifth of the
+    script is worth a word; from a fifth of them on where a line is named and the fit that follows
+    takes at most twice as long: such a script is started again and again.  What of it is most is
+    named: of `Dataset.map` whether it ran in one process, why no cache has it, and on how many
+    ranks.  A map that the next start finds in the cache counts only where this one could have been
+    shorter.
 
     Wrong where: the run is a short try of a long training, of which this will be a small part; or
     what is prepared is another thing each time.
@@ -168,7 +175,9 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     line, why = facts.summary.owner(most), facts.settings.get("datasets_cache")
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
     lost = spent_s / (account.whole_s(claim) or math.inf)
-    if spent_s < ATTENTION_S or lost < LIMITS.critical:
+    waited_for = (line or most in MAPS) and spent_s >= LIMITS.mostly * account.fit_s
+    least_s = ATTENTION_S * (LIMITS.critical if waited_for else 1.0)
+    if spent_s < least_s or lost < LIMITS.critical:
         return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
     mostly = (
@@ -186,6 +195,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
             *of_evidence(most in MAPS and not why and KEPT),
             *sampled(line),
+            *heaviest(facts, most),
         ),
         changes=tuple(
             _prepare_less(
@@ -221,6 +231,9 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterat
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
+    code = facts.plain_code(most)
+    if code is not None and code.line.fraction >= LIMITS.mostly:
+        yield Use(change="prepare_cheaper", values={"name": code.line.name})
     if most not in MAPS:
         yield Use(change="keep_prepared", values={"name": name})
     elif uncached:

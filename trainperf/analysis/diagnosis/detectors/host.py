@@ -16,7 +16,7 @@ from trainperf.analysis.diagnosis.account import (
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.artifacts.lines import COLLECT
+from trainperf.core.artifacts.lines import COLLECT, OBJECTS
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
 from trainperf.core.groups import summed
@@ -355,6 +355,7 @@ def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
         for lines in facts.summary.lines
         if account.spent(lines.slot)
         for call in lines.stalls
+        if not call.name.endswith(OBJECTS)
     ]
     calls.sort(key=lambda each: -each[0])
     owns_s, device = summed((slot, spent_s) for spent_s, slot, _ in calls), account.device

@@ -6,8 +6,10 @@ from trainperf.analysis.diagnosis.account import (
     Region,
     total_s,
 )
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.groups import grouped, summed
 
@@ -58,6 +60,14 @@ def sampled(line: LineShare | None) -> tuple[str, ...]:
     if line is None:
         return ()
     return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
+
+
+def heaviest(facts: Facts, slot: str) -> tuple[str, ...]:
+    """The lines of a pause that take a tenth of it each, where there are several."""
+    slots = (each.lines for each in facts.summary.lines if each.slot == slot)
+    heavy = [line for line in next(slots, ()) if line.fraction >= LIMITS.notable]
+    listed = ", ".join(f"{line.where} {share(line.fraction)}" for line in heavy[:3])
+    return (listed,) if len(heavy) > 1 else ()
 
 
 def is_near(first: str, second: str) -> bool:

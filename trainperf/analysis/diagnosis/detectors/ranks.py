@@ -18,7 +18,7 @@ from trainperf.analysis.summary.late_ranks import (
 )
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
-from trainperf.core.artifacts.lines import SENDS_BUFFERS
+from trainperf.core.artifacts.lines import OBJECTS, SENDS_BUFFERS
 from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
@@ -159,6 +159,57 @@ def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
     elif cause:
         does = f"{does} {within(cause)}"
     return Use(change=change, values={"who": who(point), "does": does})
+
+
+def object_collectives(account: StepAccount, facts: Facts) -> Cause | None:
+    """Objects are sent between ranks in a step: pickled, through the host.
+
+    By samples of steady steps, which name the line.  Where each rank gathers the objects of all, it
+    then does the work of all on them: of what follows in the same function only its own part is
+    needed.  At most all of the function goes.
+
+    Wrong where: the objects are few numbers, and what is seen there is a wait for another rank.
+    To confirm: `trainperf prove` with counts that are summed, and the same score.
+    """
+    calls = [
+        (lines.slot, call)
+        for lines in facts.summary.lines
+        for call in lines.stalls
+        if call.name.endswith(OBJECTS) and account.spent(lines.slot)
+    ]
+    others = 1 - 1 / max(1, facts.run.world_size)
+    most_s = sum(account.spent(slot) * call.inside for slot, call in calls)
+    sends_s = summed((slot, account.spent(slot) * call.fraction) for slot, call in calls)
+    twice_s = summed(
+        (slot, account.spent(slot) * (call.inside - call.fraction) * others)
+        for slot, call in calls
+        if call.name.endswith(OBJECTS[0])
+    )
+    owns_s = summed([*sends_s.items(), *twice_s.items()])
+    if account.share(sum(owns_s.values())) < LIMITS.worth:
+        return None
+    first = max(calls, key=lambda each: account.spent(each[0]) * each[1].inside)[1]
+    takes = (
+        "and what each rank does with all that it gathers take"
+        if any(twice_s.values())
+        else "takes"
+    )
+    return Cause(
+        id="object_collectives",
+        title=f"{first.name} {takes} {share(account.share(sum(owns_s.values())))} of the step",
+        evidence=(
+            *(f"{call.name} at {call.where}: pickled, on the host" for _, call in calls[:2]),
+            f"{duration(sum(sends_s.values()))} per step in these calls",
+            *of_evidence(
+                any(twice_s.values())
+                and f"{duration(sum(twice_s.values()))} per step in what every rank does for all"
+            ),
+        ),
+        changes=(Use(change="send_no_objects", values={"where": first.where}),),
+        claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), at_most_s=most_s),
+        where=first.where,
+        confidence="medium",
+    )
 
 
 def redundant(facts: Facts) -> float:
