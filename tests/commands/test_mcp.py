@@ -76,9 +76,10 @@ def test_without_allow_run_every_tool_only_reads(root: Path) -> None:
 
 
 def test_reading_says_what_the_commands_say_and_writes_nothing(
-    root: Path, command: Command
+    root: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By default of the newest run below the root."""
+    monkeypatch.setenv("COLUMNS", "100")
     files = sorted(root.rglob("*"))
     _, report, same, compared, explained = ask(
         root,
