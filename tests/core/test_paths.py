@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from trainperf.core.paths import (
     listed,
     path_of,
     prefetched,
+    reread,
     storage_errors,
 )
 from trainperf.core.run_directory import write_atomically
@@ -47,6 +49,23 @@ def test_a_url_has_the_parts_of_a_path() -> None:
     assert str(run / "a.json") == "s3://bucket/job/run/a.json"
     assert (run.name, run.parent.name) == ("run", "job")
     assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301 what this test pickled
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "reads"),
+    [(errno.EBUSY, 1, True), (errno.EBUSY, 9, False), (errno.EIO, 1, False)],
+)
+def test_what_is_written_anew_meanwhile_is_read_again(number: int, times: int, reads: bool) -> None:  # noqa: FBT001
+    """Some times; another error is none that goes away."""
+    errors = [OSError(number, "") for _ in range(times)]
+
+    def read() -> bytes:
+        if errors:
+            raise errors.pop()
+        return b"new"
+
+    with nullcontext() if reads else pytest.raises(OSError, match=str(number)):
+        assert reread(read) == b"new"
 
 
 def test_a_local_path_loads_no_fsspec(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.commands import main
 from trainperf.core import run_directory, spool
 from trainperf.core.errors import ConfigError
-from trainperf.core.paths import AnyPath, is_remote, listed
+from trainperf.core.paths import AnyPath, is_remote, listed, reread
 from trainperf.core.spool import ROOT_VARIABLE
 from trainperf.loop import LoopMonitor
 from trainperf.recording.shared_run import shared_run_directory
@@ -192,7 +192,7 @@ def test_an_upload_goes_on_while_the_fit_does(tmp_path: Path, object_store: Obje
 
 
 def _content(path: AnyPath) -> bytes:
-    return path.read_bytes() if path.exists() else b""
+    return reread(path.read_bytes) if path.exists() else b""
 
 
 def test_storage_without_its_package_is_refused_before_anything_runs() -> None:

@@ -10,13 +10,13 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from trainperf.core.errors import ConfigError
 
@@ -34,6 +34,8 @@ _FAULTS = {
     "fsspec.exceptions": ("FSTimeoutError",),
 }
 """Errors of storage that are no `OSError`: module to classes."""
+
+T = TypeVar("T")
 
 # Where file systems say when an object was written.
 _MODIFIED = ("LastModified", "mtime", "updated", "last_modified", "created")
@@ -142,6 +144,25 @@ def prefetched(paths: Sequence[AnyPath], count: int) -> list[bytes | Exception |
     system, _ = _system(paths[0])
     below = [_system(path)[1] for path in paths]
     return list(system.cat_ranges(below, 0, count, on_error="return"))
+
+
+def reread(read: Callable[[], T], times: int = 3) -> T:
+    """What *read* gives of an object: of its newer version where it is written anew meanwhile.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    try:
+        return read()
+    except OSError as error:
+        if not times or not is_replaced(error):
+            raise
+    return reread(read, times - 1)
+
+
+def is_replaced(error: OSError) -> bool:
+    """Whether it says that an object was written anew since it was opened."""
+    return error.errno == errno.EBUSY
 
 
 @contextmanager

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.object_store import ObjectStore, object_store
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir, make_steps
+from upath import UPath
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.errors import RunError
-from trainperf.core.paths import AnyPath, storage_errors
+from trainperf.core.paths import AnyPath, listed, storage_errors
 from trainperf.core.run_directory import record_file, record_part
 
 
@@ -102,6 +104,27 @@ def test_a_network_that_is_lost_while_reading_names_the_file(object_store: Objec
 
     with pytest.raises(OSError, match=r"steps-rank0\.jsonl"), storage_errors():
         list(run.attempts[0][0].entries())
+
+
+def test_what_is_uploaded_anew_while_it_is_read_is_read_on(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The objects of a fit that goes on are put again, just as somebody opens them."""
+    url, opened = object_store.bucket / "run", UPath.open
+    put(url)
+    contents = {file.path: file.path.read_bytes() for file in listed(url)}
+    for path, content in contents.items():
+        path.write_bytes(content[: len(content) // 2])
+
+    def replaced(path: Any, *given: Any, **options: Any) -> Any:
+        file = opened(path, *given, **options)
+        if path in contents:
+            path.fs.pipe(path.path, contents.pop(path))
+        return file
+
+    monkeypatch.setattr(UPath, "open", replaced)
+    assert summarize(Run.open(url)).run.steps == 300
+    assert contents == {}
 
 
 def test_one_long_header_is_read_to_its_end(object_store: ObjectStore) -> None:

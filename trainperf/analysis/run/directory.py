@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import groupby, takewhile
 from typing import IO
@@ -17,7 +18,15 @@ from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on, within
 from trainperf.core.errors import RunError
-from trainperf.core.paths import AnyPath, ListedFile, listed, path_of, prefetched, storage_errors
+from trainperf.core.paths import (
+    AnyPath,
+    ListedFile,
+    listed,
+    path_of,
+    prefetched,
+    reread,
+    storage_errors,
+)
 from trainperf.core.run_directory import (
     NAME,
     RECORD_FILES,
@@ -215,10 +224,14 @@ def _read(part: AnyPath, beginning: bytes | Exception | None) -> _Header | str:
         if isinstance(beginning, bytes):
             with suppress(RunError):
                 return read(BytesIO(beginning))
-        with part.open("rb") as file:  # it may be longer
-            return read(BytesIO(file.read(CHUNK_BYTES)))
+        return read(BytesIO(reread(partial(_beginning, part))))  # it may be longer
     except (OSError, RunError) as error:
         return f"{part}: {getattr(error, 'strerror', None) or error}"
+
+
+def _beginning(part: AnyPath) -> bytes:
+    with part.open("rb") as file:
+        return file.read(CHUNK_BYTES)
 
 
 def _header(file: IO[bytes]) -> _Header:

@@ -6,7 +6,7 @@ anywhere, and a part that was left is packed and its lines are taken away.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from trainperf.core.paths import AnyPath, ListedFile
+from trainperf.core.paths import AnyPath, ListedFile, is_replaced
 from trainperf.core.run_directory import is_packed, packed_part, part_number
 
 
@@ -81,10 +81,7 @@ def _chunks(parts: Parts, offset: int, chunk_bytes: int) -> Iterator[bytes | Any
         path = part.path
         if not is_packed(path.name):
             try:
-                with path.open("rb") as file:
-                    file.seek(offset)
-                    while chunk := file.read(chunk_bytes):
-                        yield chunk
+                yield from _read(path, offset, chunk_bytes)
             except FileNotFoundError:  # packed meanwhile
                 path = packed_part(path)
                 if not path.exists():
@@ -92,6 +89,23 @@ def _chunks(parts: Parts, offset: int, chunk_bytes: int) -> Iterator[bytes | Any
         offset = 0
         if is_packed(path.name):
             yield path
+
+
+def _read(path: AnyPath, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    """From a place on; an object that is written anew meanwhile goes on where the older one did."""
+    reads = True
+    while reads:
+        reads = False
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                while chunk := file.read(chunk_bytes):
+                    offset += len(chunk)
+                    yield chunk
+        except OSError as error:
+            reads = is_replaced(error)
+            if not reads:
+                raise
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from trainperf.core.errors import RunError
-from trainperf.core.paths import AnyPath
+from trainperf.core.paths import AnyPath, reread
 from trainperf.core.run_directory import write_atomically
 
 
@@ -44,7 +44,7 @@ def read_document(kind: type[D], run: AnyPath) -> D | None:
         RunError: The file cannot be read, is damaged or of another version.
     """
     try:
-        content = (run / kind.file).read_bytes()
+        content = reread((run / kind.file).read_bytes)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from trainperf.core.artifacts.lines import Place
-from trainperf.core.paths import AnyPath, listed
+from trainperf.core.paths import AnyPath, listed, reread
 from trainperf.core.run_directory import is_standstill
 
 
@@ -65,4 +65,4 @@ def read_standstills(run: AnyPath) -> Iterator[Standstill]:
     for file in listed(run):
         if is_standstill(file.path.name):
             with suppress(OSError, msgspec.DecodeError):
-                yield msgspec.json.decode(file.path.read_bytes(), type=Standstill)
+                yield msgspec.json.decode(reread(file.path.read_bytes), type=Standstill)
