@@ -58,8 +58,14 @@ def over_time(groups: Groups) -> list[Chart]:
     upper edge.
     """
     wall = groups.span("wall")
-    top_s = 0.0 if wall is None else _top_s(wall, groups.span("steady_wall"))
-    if wall is None or top_s <= 0:
+    if wall is None:
+        return []
+    usual = groups.span("steady_wall") or wall
+    measured = usual.weight > 0
+    typical_s = float(median(usual.mean()[measured].tolist()))
+    # Room for all steady steps, unless a few of them are very far from the rest.
+    top_s = _ROOM * min(float(usual.high[measured].max()), _FAR * typical_s)
+    if top_s <= 0:
         return []
     first, last = int(groups.begins()[0]), int(groups.begins()[-1]) + groups.width
     frame = Frame(
@@ -93,14 +99,6 @@ def over_time(groups: Groups) -> list[Chart]:
     )
     # The tab asks for a part of the steps where somebody drags across it.
     return [Chart(Markup(f'<div data-first="{first}" data-last="{last}">{picture}</div>'))]
-
-
-def _top_s(wall: Span, steady: Span | None) -> float:
-    """Room for all steady steps, unless a few of them are very far from the rest."""
-    usual = steady or wall
-    measured = usual.weight > 0
-    typical_s = float(median(usual.mean()[measured].tolist()))
-    return _ROOM * min(float(usual.high[measured].max()), _FAR * typical_s)
 
 
 def _stairs(frame: Frame, groups: Groups, values: Column) -> list[tuple[float, float]]:

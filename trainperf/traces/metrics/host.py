@@ -95,7 +95,8 @@ def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWo
     engine = named(table, _ENGINE, *_HOST)
     if not len(engine):
         engine = named(table, _NODE, *_HOST)
-    operators = _operators(table)
+    operators = table.rows(Kind.CPU_OP)
+    operators = operators[~by_name(table, operators, MARKS.match)]
     calls = table.rows(Kind.RUNTIME)
     return HostWork(
         loader=_on_thread(table, steps, _LOADER),
@@ -129,11 +130,6 @@ def _blocking_copies(table: EventTable, device: DeviceWork) -> Places:
     copies = np.flatnonzero(device.used_for(DeviceUse.FROM_DEVICE) & (device.launch != NONE))
     pageable = by_name(table, device.row[copies], lambda name: "Pageable" in name)
     return np.asarray(device.launch[copies[pageable]])
-
-
-def _operators(table: EventTable) -> Places:
-    rows = table.rows(Kind.CPU_OP)
-    return rows[~by_name(table, rows, MARKS.match)]
 
 
 def _on_thread(table: EventTable, steps: StepSpans, pattern: "re.Pattern[str]") -> Spans:
