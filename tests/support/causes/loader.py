@@ -6,10 +6,18 @@ import msgspec
 from support.accounts import Seen, loading, on_gpu, region, seen, step
 from support.batches import Batch
 from support.causes.case import CauseCase as Case
+from support.light import make_audit
 
 from trainperf.analysis.diagnosis.account import Claim, DeviceAccount, LoaderAccount
 from trainperf.analysis.summary.schema import HostShare, RecurringSteps
-from trainperf.core.artifacts.lines import SampledLines, SampledWorker
+from trainperf.core.artifacts.lines import (
+    WORKER_MAKING,
+    Place,
+    Sample,
+    SampledLines,
+    SampledStack,
+    SampledWorker,
+)
 from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
@@ -99,6 +107,38 @@ def sharded(shards: int, workers: int = 4) -> Seen:
     return waits(60, 20, account, settings=settings)
 
 
+def unread(
+    samples: int,
+    of: int = 50,
+    *,
+    workers: int = 0,
+    makes: str = "['depth']",
+    fields: dict[str, int] | None = None,
+    wait: float = 60,
+) -> Seen:
+    """A wait in a step of 80 ms, samples of it at a line that makes a field, and a batch of 4 MiB.
+
+    By default nothing reads 1 MiB of it.
+    """
+    lines = sampled(*[10.0] * (workers or 1), iterable=False)
+    slot = WORKER_MAKING if workers else "data_wait"
+    places = (
+        Place("data.py", 40, "Rows.__getitem__"),
+        Place("data.py", 41, "Rows.__getitem__", makes),
+    )
+    lines = msgspec.structs.replace(
+        lines,
+        places=places,
+        stacks=tuple(SampledStack(slot, (at,), 1, "", not workers) for at in (0, 1)),
+        samples=tuple(Sample(int(at < samples), 50, 1000) for at in range(of)),
+    )
+    audit = msgspec.structs.replace(
+        make_audit(step=12), batch_bytes=4 << 20, unread=fields or {"['depth']": 1 << 20}
+    )
+    account = loading(workers, 80 * workers) if workers else loading(0, wait)
+    return waits(wait, 80 - wait, account, documents={"lines": lines, "audit": audit})
+
+
 def growing_workers(*grown_mib: int, over_s: float = 60.0) -> Seen:
     """Workers whose own memory grew by so much from 100 MiB."""
     lines = delivering(*[5.0] * len(grown_mib)).facts.documents.lines
@@ -145,6 +185,46 @@ WAITS = (
         "share_the_data",
         (sharded(4), sharded(8)),
         words=("3 of the loader's 4 workers deliver nothing: the dataset has 1 shard",),
+    ),
+    Case(
+        "unread_fields",
+        "31 of 50 samples in the loop's own loader make a field that is not read",
+        unread(31),
+        0.0372,
+        "leave_out_fields",
+        (
+            unread(5),  # 6 of 80 ms
+            unread(31, makes="['image']"),  # which is read
+            unread(0),
+            unread(31, wait=6),
+            unread(4, 6),
+            unread(5, fields={"['depth']": 3 << 20}),  # they cost little, by samples
+        ),
+        words=(
+            "62 % of making a batch computes batch['depth'], which no operator of the step reads",
+            "1.00 MiB of 4.00 MiB",
+            "Leave batch['depth'] out of the batch",
+        ),
+        shows={"where": "data.py:41", "confidence": "medium"},
+    ),
+    Case(
+        "unread_fields",
+        "in workers, whose making goes from 80 to 30.4 ms",
+        unread(31, workers=2),
+        0.0496,
+        "leave_out_fields",
+        (unread(4, workers=2),),
+        shows={"bounded": False},
+    ),
+    Case(
+        "unread_fields",
+        "no line tells, and they are three of four MiB",
+        unread(31, makes="", fields={"[1]": 2 << 20, "[2]": 1 << 20}),
+        None,
+        "leave_out_fields",
+        (unread(31, makes="", fields={"['attention_mask']": 2 << 20}),),  # half of it
+        words=("no operator of the step reads batch[1] and 1 other field, most of the batch",),
+        shows={"severity": "low", "where": "", "confidence": "low"},
     ),
     wants(
         "data_wait",

@@ -49,6 +49,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     line: int
     function: str
     """Qualified by its class, e.g. `Net.forward`."""
+    makes: str = ""
+    """Field of a sample that the line computes, and nothing else, where that is made there:
+    `['depth']`, or `[1]` of a tuple.  Empty where its source does not tell."""
 
 
 class SampledStack(msgspec.Struct, frozen=True, array_like=True):
