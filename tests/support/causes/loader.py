@@ -9,6 +9,7 @@ from support.causes.case import CauseCase as Case
 from support.light import make_audit
 
 from trainperf.analysis.diagnosis.account import Claim, DeviceAccount, LoaderAccount
+from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.summary.schema import HostShare, RecurringSteps
 from trainperf.core.artifacts.lines import (
     WORKER_MAKING,
@@ -68,7 +69,9 @@ def wants(cause: str, change: str, says: str, sees: Seen, lost_ms: float, *words
     return Case(cause, says, sees, lost_ms / 1e3, change, words=words)
 
 
-def sampled(*making_s: float, iterable: bool = True, **fields: float) -> SampledLines:
+def sampled(
+    *making_s: float, iterable: bool = True, batches: tuple[int, ...] = (), **fields: float
+) -> SampledLines:
     """Workers that made batches for so many of ten seconds."""
     workers = tuple(
         SampledWorker(
@@ -80,6 +83,7 @@ def sampled(*making_s: float, iterable: bool = True, **fields: float) -> Sampled
             waiting_s=10 - each,
             samples=40,
             cost_s=0.0,
+            batches=batches[number] if batches else None,
             **fields,
         )
         for number, each in enumerate(making_s)
@@ -90,11 +94,16 @@ def sampled(*making_s: float, iterable: bool = True, **fields: float) -> Sampled
 
 
 def delivering(
-    *making_s: float, iterable: bool = True, shards: int | None = None, **fields: float
+    *making_s: float,
+    iterable: bool = True,
+    shards: int | None = None,
+    batches: tuple[int, ...] = (),
+    **fields: float,
 ) -> Seen:
     """A wait of 60 of 80 ms for workers that made batches for so many of ten seconds."""
-    lines = sampled(*making_s, iterable=iterable, **fields)
-    idle = sum(each < 0.05 * max(making_s) for each in making_s)
+    lines = sampled(*making_s, iterable=iterable, batches=batches, **fields)
+    workers = loader_workers(lines, None)
+    idle = 0 if workers is None else len(making_s) - workers.at_work
     account = loading(len(making_s), 80, idle=idle)
     settings = {"dataset_shards": shards}
     return waits(60, 20, account, settings=settings, documents={"lines": lines})
@@ -168,6 +177,18 @@ WAITS = (
         "share_the_data",
         (delivering(10, 9, 10, 9), delivering(10, 0, 0, 0, iterable=False)),
         words=("3 of the loader's 4 workers deliver nothing", "num_shards=4"),
+    ),
+    Case(
+        "idle_workers",
+        "workers have counted their batches: the third made one in a long time",
+        delivering(10, 0, 9, 0, batches=(40, 0, 1, 0)),
+        0.060,
+        "share_the_data",
+        (delivering(10, 2, 10, 2, batches=(40, 4, 40, 4)),),
+        words=(
+            "3 of the loader's 4 workers deliver next to nothing",
+            "batches: worker 0: 40, worker 1: 0, worker 2: 1, worker 3: 0",
+        ),
     ),
     Case(
         "idle_workers",

@@ -114,6 +114,9 @@ class SampledWorker(msgspec.Struct, frozen=True, kw_only=True):
     """Memory that no other process shares, once it was warm and as it was last looked at."""
     between_s: float = 0.0
     """From the one to the other."""
+    batches: int | None = None
+    """That it had made when it last wrote this; `None` where they were not counted, as before
+    Python 3.12."""
 
 
 class SampledLines(Document, frozen=True, kw_only=True):
