@@ -98,6 +98,8 @@ def test_workers_without_a_shard_are_seen_not_to_work(shards: int, at_work: int)
     """They end at once; the healthy neighbour has a shard for each."""
     seen = seen_by(lines_of(DataLoader(Shards(shards), batch_size=5, num_workers=2)))
     assert (len(seen.making), seen.at_work, seen.iterable) == (2, at_work, True)
+    counts = sys.version_info >= (3, 12)
+    assert [*map(bool, seen.batches)] == ([True, shards > 1] if counts else [])
 
 
 class Parcel:
@@ -213,6 +215,22 @@ def test_epochs_are_together_and_another_loader_is_apart(
     lines = msgspec.structs.replace(NOTHING, workers=(*TWO_EPOCHS, *others))
     seen = loader_workers(lines, number)
     assert (None if seen is None else seen.making) == making
+
+
+def test_batches_that_were_counted_decide_who_works() -> None:
+    """However long each made them; of an ended process and the one after it together."""
+    counts = (3, 40, 1, 0)
+    rows = (
+        msgspec.structs.replace(each, batches=made)
+        for each, made in zip(TWO_EPOCHS, counts, strict=True)
+    )
+    seen = loader_workers(msgspec.structs.replace(NOTHING, workers=tuple(rows)), 2)
+    assert seen is not None
+    assert (seen.batches, seen.at_work) == ((4, 40), 2)
+    few = (msgspec.structs.replace(worker(0, 1, 3.0), batches=40), worker(1, 1, 0.0))
+    seen = loader_workers(msgspec.structs.replace(NOTHING, workers=few), 2)
+    assert seen is not None
+    assert (seen.batches, seen.at_work) == ((), 1)
 
 
 def test_too_little_of_a_worker_says_nothing() -> None:

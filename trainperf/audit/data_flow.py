@@ -5,9 +5,10 @@ again by other tensors once they are free.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from trainperf.audit.operator_call import Call
+from trainperf.audit.operator_call import Call, names
+from trainperf.core.artifacts.audit import short_name
 
 
 FEWEST = 4
@@ -39,6 +40,35 @@ def dead_ends(calls: Sequence[Call], gradients: Collection[int]) -> set[int]:
         ends -= fresh
         needed -= fresh
     return dead
+
+
+_COPIES = names("_to_copy copy_ clone _pin_memory")
+"""What they read is not used yet: the copy may be."""
+
+
+def unread(calls: Sequence[Call], fields: Mapping[str, int]) -> frozenset[str]:
+    """Fields of a batch of which no call reads a value, nor of a view or a copy of them.
+
+    None where nothing of it was read: what the calls work on was made of it in another way.
+
+    Args:
+        calls: Those of the batch, in their order.
+        fields: Each with its storage, which nobody has let go meanwhile.
+    """
+    read = set[str]()
+    holds: dict[int, frozenset[str]] = {}
+    for field, storage in fields.items():
+        holds[storage] = holds.get(storage, frozenset()) | {field}
+    for call in calls:
+        copies = short_name(call.like.name) in _COPIES
+        own = (holds.get(access.storage) for access in call.accesses if not access.writes)
+        given = frozenset[str]().union(*filter(None, own))
+        if not copies:
+            read |= given
+        for access in call.accesses:
+            if access.writes and (copies or access.new):
+                holds[access.storage] = given if copies else frozenset()
+    return frozenset(fields.keys() - read) if read else frozenset()
 
 
 def siblings(calls: Sequence[Call]) -> set[str]:

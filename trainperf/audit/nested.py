@@ -43,3 +43,18 @@ def tensors_in(value: object) -> list[torch.Tensor]:
 def tensors(value: object) -> Iterator[torch.Tensor]:
     """The tensors in a batch of nested mappings, sequences and objects with attributes."""
     return walk(value, torch.Tensor, attributes=True)
+
+
+def fields_of(batch: object, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a batch with their places in it, as code has them: `['image']`, `[0]`."""
+    if isinstance(batch, torch.Tensor):
+        yield path, batch
+    elif isinstance(batch, Mapping):
+        for key, inner in batch.items():
+            yield from fields_of(inner, f"{path}[{key!r}]")
+    elif isinstance(batch, list | tuple):
+        for at, inner in enumerate(batch):
+            yield from fields_of(inner, f"{path}[{at}]")
+    elif hasattr(batch, "__dict__") and not callable(batch):
+        for name, inner in vars(batch).items():
+            yield from fields_of(inner, f"{path}.{name}")

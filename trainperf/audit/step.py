@@ -13,8 +13,11 @@ from typing_extensions import Self
 from trainperf.audit.allocations import Allocations, gradients
 from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
+from trainperf.audit.data_flow import unread
 from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.grouping import rows_of
+from trainperf.audit.nested import fields_of
+from trainperf.audit.traffic import storage_key
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.machine.clocks import monotonic_ns
 
@@ -60,6 +63,11 @@ class Audit:
         self._model = model
         self._entered = ExitStack()
         self._start_ns = self._wall_ns = 0
+        self._calls_before = 0
+        """Of batches that were trained before the present one."""
+        self._batches: list[dict[str, int]] = []
+        """Of each, once it was trained: fields that no operator has read, and their bytes."""
+        self._batch_bytes = 0
 
     def __enter__(self) -> Self:
         self._start_ns = monotonic_ns()
@@ -79,6 +87,22 @@ class Audit:
     def __exit__(self, *exception: object) -> None:
         self._entered.close()
         self._wall_ns += monotonic_ns() - self._start_ns
+
+    def batch_trained(self, batch: object) -> None:
+        """A batch was trained by all calls since the one before it; after `__exit__`.
+
+        Tensors of other classes than torch's own are left out: operators are seen to read what is
+        inside of them.
+        """
+        calls, self._calls_before = self._mode.calls[self._calls_before :], len(self._mode.calls)
+        fields = dict(fields_of(batch))
+        plain = {
+            path: storage_key(tensor)
+            for path, tensor in fields.items()
+            if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.nbytes
+        }
+        self._batches.append({path: fields[path].nbytes for path in unread(calls, plain)})
+        self._batch_bytes = sum(tensor.nbytes for tensor in fields.values())
 
     @property
     def stopped(self) -> bool:
@@ -106,4 +130,10 @@ class Audit:
             operators=rows_of(calls, device, cache, *self._where.unheld()),
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
+            batch_bytes=self._batch_bytes,
+            unread={
+                path: size
+                for path, size in (self._batches or [{}])[-1].items()
+                if all(path in each for each in self._batches)
+            },
         )

@@ -401,7 +401,7 @@ class Fit:
             audit.pause()  # our own work is no part of it
         self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
         if audit is not None:
-            audit.settle()
+            audit.settle(batch)
         if complete and draft is not None and draft.micro_batches < self.micro_batches:
             draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
         if cost is not None:

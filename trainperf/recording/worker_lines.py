@@ -45,6 +45,7 @@ from trainperf.recording.early_lines import of_another_process
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import BUDGET, LineSampler
 from trainperf.recording.probes.contention import scheduled
+from trainperf.recording.returns import Returns
 from trainperf.recording.run_identity import samples_of
 from trainperf.recording.stacks import Stack, running_in
 
@@ -60,6 +61,9 @@ _WARM_NS = 10_000_000_000
 """After which the memory of a worker may be compared with what it is later."""
 _FETCH, _QUEUES, _WAITS = fetching.__file__, queues.__file__, threading.__file__
 _SENDS = (_QUEUES, connection.__file__)
+_FETCHERS = [kind for kind in vars(fetching).values() if isinstance(kind, type)]
+_MAKES = [kind.fetch.__code__ for kind in _FETCHERS if hasattr(kind, "fetch")]
+"""Code of what makes a batch: of a dataset of either kind."""
 _ROLLUP, _TASKS = Path("/proc/self/smaps_rollup"), Path("/proc/self/task")
 
 
@@ -178,6 +182,7 @@ class _Worker:
     ) -> None:
         self._folder, self._number = folder, number
         self._sampler = LineSampler(_where, most=MOST_KEPT)
+        self._batches = Returns(_MAKES)
         self._began_ns, self._age_s = monotonic_ns(), age_s() or 0.0
         self._wait_ns = _FIRST_WRITE_NS
         self._due_ns = self._began_ns + self._wait_ns
@@ -234,6 +239,7 @@ class _Worker:
             cost_s=lines.cost_s,
             own_bytes=(first, last),
             between_s=(last_ns - first_ns) / 1e9,
+            batches=self._batches.number,
         )
         return msgspec.structs.replace(lines, workers=(worker,))
 
@@ -276,6 +282,7 @@ def _together(before: SampledLines, after: SampledLines) -> SampledLines:
         waiting_s=earlier.waiting_s + later.waiting_s,
         handing_s=earlier.handing_s + later.handing_s,
         samples=earlier.samples + later.samples,
+        batches=None if later.batches is None else (earlier.batches or 0) + later.batches,
         cost_s=earlier.cost_s + later.cost_s,
     )
     both = before if len(before.samples) >= MOST_KEPT else joined(before, [after])

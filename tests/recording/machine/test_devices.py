@@ -59,6 +59,7 @@ def nvml_with(device: Device) -> SimpleNamespace:
         "nvmlDeviceGetUUID": lambda handle: handle.encode(),  # older versions give bytes
         "nvmlDeviceGetMaxClockInfo": lambda _, __: 1980,
         "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
+        "nvmlDeviceGetNvLinkState": lambda _, link: int(link < 3),
         "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1305}[kind],
         "nvmlDeviceGetPowerUsage": lambda _: 512_300,
         "nvmlDeviceGetTemperature": lambda _, __: 71,
@@ -75,6 +76,7 @@ def nvml_with(device: Device) -> SimpleNamespace:
         NVMLError=NvmlError,
         NVML_CLOCK_SM=1,
         NVML_TEMPERATURE_GPU=0,
+        NVML_NVLINK_MAX_LINKS=4,
         **functions,
     )
 
@@ -97,6 +99,7 @@ def test_what_a_device_is_and_does_is_in_plain_units() -> None:
     assert devices.devices[0].name == "NVIDIA H200"
     assert devices.devices[0].uuid == "GPU-1"
     assert (devices.devices[0].most_mhz, devices.devices[0].limit_w) == (1980, 700)
+    assert devices.devices[0].nvlinks == 3
     assert values["sm_mhz"] == 1305
     assert values["power_w"] == pytest.approx(512.3)
     assert values["celsius"] == 71
@@ -133,12 +136,13 @@ def test_what_a_device_does_not_support_is_missing_and_the_rest_is_there() -> No
             "nvmlDeviceGetTotalEnergyConsumption",
             "nvmlDeviceGetComputeRunningProcesses",
             "nvmlDeviceGetEnforcedPowerLimit",
+            "nvmlDeviceGetNvLinkState",
         )
     )
     devices = source(device)
     (values,), others = devices.read({10}, 7)
 
-    assert devices.devices[0].limit_w is None
+    assert (devices.devices[0].limit_w, devices.devices[0].nvlinks) == (None, 0)
     assert values["others"] is None
     assert others == []
     assert values["power_w"] == pytest.approx(512.3)

@@ -6,10 +6,19 @@ import msgspec
 from support.accounts import Seen, loading, on_gpu, region, seen, step
 from support.batches import Batch
 from support.causes.case import CauseCase as Case
+from support.light import make_audit
 
 from trainperf.analysis.diagnosis.account import Claim, DeviceAccount, LoaderAccount
+from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.summary.schema import HostShare, RecurringSteps
-from trainperf.core.artifacts.lines import SampledLines, SampledWorker
+from trainperf.core.artifacts.lines import (
+    WORKER_MAKING,
+    Place,
+    Sample,
+    SampledLines,
+    SampledStack,
+    SampledWorker,
+)
 from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
@@ -60,7 +69,9 @@ def wants(cause: str, change: str, says: str, sees: Seen, lost_ms: float, *words
     return Case(cause, says, sees, lost_ms / 1e3, change, words=words)
 
 
-def sampled(*making_s: float, iterable: bool = True, **fields: float) -> SampledLines:
+def sampled(
+    *making_s: float, iterable: bool = True, batches: tuple[int, ...] = (), **fields: float
+) -> SampledLines:
     """Workers that made batches for so many of ten seconds."""
     workers = tuple(
         SampledWorker(
@@ -72,6 +83,7 @@ def sampled(*making_s: float, iterable: bool = True, **fields: float) -> Sampled
             waiting_s=10 - each,
             samples=40,
             cost_s=0.0,
+            batches=batches[number] if batches else None,
             **fields,
         )
         for number, each in enumerate(making_s)
@@ -82,11 +94,16 @@ def sampled(*making_s: float, iterable: bool = True, **fields: float) -> Sampled
 
 
 def delivering(
-    *making_s: float, iterable: bool = True, shards: int | None = None, **fields: float
+    *making_s: float,
+    iterable: bool = True,
+    shards: int | None = None,
+    batches: tuple[int, ...] = (),
+    **fields: float,
 ) -> Seen:
     """A wait of 60 of 80 ms for workers that made batches for so many of ten seconds."""
-    lines = sampled(*making_s, iterable=iterable, **fields)
-    idle = sum(each < 0.05 * max(making_s) for each in making_s)
+    lines = sampled(*making_s, iterable=iterable, batches=batches, **fields)
+    workers = loader_workers(lines, None)
+    idle = 0 if workers is None else len(making_s) - workers.at_work
     account = loading(len(making_s), 80, idle=idle)
     settings = {"dataset_shards": shards}
     return waits(60, 20, account, settings=settings, documents={"lines": lines})
@@ -97,6 +114,38 @@ def sharded(shards: int, workers: int = 4) -> Seen:
     settings = {"num_workers": workers, "dataset_shards": shards}
     account = loading(workers, 80, idle=max(0, workers - shards))
     return waits(60, 20, account, settings=settings)
+
+
+def unread(
+    samples: int,
+    of: int = 50,
+    *,
+    workers: int = 0,
+    makes: str = "['depth']",
+    fields: dict[str, int] | None = None,
+    wait: float = 60,
+) -> Seen:
+    """A wait in a step of 80 ms, samples of it at a line that makes a field, and a batch of 4 MiB.
+
+    By default nothing reads 1 MiB of it.
+    """
+    lines = sampled(*[10.0] * (workers or 1), iterable=False)
+    slot = WORKER_MAKING if workers else "data_wait"
+    places = (
+        Place("data.py", 40, "Rows.__getitem__"),
+        Place("data.py", 41, "Rows.__getitem__", makes),
+    )
+    lines = msgspec.structs.replace(
+        lines,
+        places=places,
+        stacks=tuple(SampledStack(slot, (at,), 1, "", not workers) for at in (0, 1)),
+        samples=tuple(Sample(int(at < samples), 50, 1000) for at in range(of)),
+    )
+    audit = msgspec.structs.replace(
+        make_audit(step=12), batch_bytes=4 << 20, unread=fields or {"['depth']": 1 << 20}
+    )
+    account = loading(workers, 80 * workers) if workers else loading(0, wait)
+    return waits(wait, 80 - wait, account, documents={"lines": lines, "audit": audit})
 
 
 def growing_workers(*grown_mib: int, over_s: float = 60.0) -> Seen:
@@ -131,6 +180,18 @@ WAITS = (
     ),
     Case(
         "idle_workers",
+        "workers have counted their batches: the third made one in a long time",
+        delivering(10, 0, 9, 0, batches=(40, 0, 1, 0)),
+        0.060,
+        "share_the_data",
+        (delivering(10, 2, 10, 2, batches=(40, 4, 40, 4)),),
+        words=(
+            "3 of the loader's 4 workers deliver next to nothing",
+            "batches: worker 0: 40, worker 1: 0, worker 2: 1, worker 3: 0",
+        ),
+    ),
+    Case(
+        "idle_workers",
         "the dataset has shards for two: that one of these delivers nothing it does not explain",
         delivering(10, 0, 0.1, 0, shards=2),
         0.060,
@@ -145,6 +206,46 @@ WAITS = (
         "share_the_data",
         (sharded(4), sharded(8)),
         words=("3 of the loader's 4 workers deliver nothing: the dataset has 1 shard",),
+    ),
+    Case(
+        "unread_fields",
+        "31 of 50 samples in the loop's own loader make a field that is not read",
+        unread(31),
+        0.0372,
+        "leave_out_fields",
+        (
+            unread(5),  # 6 of 80 ms
+            unread(31, makes="['image']"),  # which is read
+            unread(0),
+            unread(31, wait=6),
+            unread(4, 6),
+            unread(5, fields={"['depth']": 3 << 20}),  # they cost little, by samples
+        ),
+        words=(
+            "62 % of making a batch computes batch['depth'], which no operator of the step reads",
+            "1.00 MiB of 4.00 MiB",
+            "Leave batch['depth'] out of the batch",
+        ),
+        shows={"where": "data.py:41", "confidence": "medium"},
+    ),
+    Case(
+        "unread_fields",
+        "in workers, whose making goes from 80 to 30.4 ms",
+        unread(31, workers=2),
+        0.0496,
+        "leave_out_fields",
+        (unread(4, workers=2),),
+        shows={"bounded": False},
+    ),
+    Case(
+        "unread_fields",
+        "no line tells, and they are three of four MiB",
+        unread(31, makes="", fields={"[1]": 2 << 20, "[2]": 1 << 20}),
+        None,
+        "leave_out_fields",
+        (unread(31, makes="", fields={"['attention_mask']": 2 << 20}),),  # half of it
+        words=("no operator of the step reads batch[1] and 1 other field, most of the batch",),
+        shows={"severity": "low", "where": "", "confidence": "low"},
     ),
     wants(
         "data_wait",

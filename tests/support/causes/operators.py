@@ -19,6 +19,7 @@ from support.causes.case import CauseCase as Case
 from support.causes.host import CONVOLVES, switched
 
 from trainperf.analysis.diagnosis.account import Basis, DeviceAccount, Region
+from trainperf.analysis.diagnosis.cause import Use
 from trainperf.core.artifacts.audit import AttentionTime, MeasuredChip
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.machine.chips import Chip, chip_of
@@ -498,7 +499,25 @@ def tiny_micro_batches(**known: object) -> Seen:
     return launching(20, *rows, **seen_besides)
 
 
+def of_work(flops: int, *, world_size: int = 1) -> Seen:
+    """Steps of 50 ms in which a device waits for the host, with so much work."""
+    documents = audit_of(region("mm", 1, flops=flops), device="cuda")
+    account = step(forward=50, device=on_gpu(host_bound=1.0))
+    return seen(account, documents=documents, world_size=world_size)
+
+
+COMPILED, ON_CPU = Use(change="compile_step"), Use(change="compute_on_cpu")
+
 WAITING = (
+    *(
+        Case("launch_bound", says, sees, None, "compile_step", shows={"changes": changes})
+        for says, sees, changes in (
+            ("work of 20 ms for one slow core", of_work(2 * 10**8), (COMPILED, ON_CPU)),
+            ("work of 30 ms for it", of_work(3 * 10**8), (COMPILED,)),
+            ("ranks would not reach each other", of_work(10**8, world_size=2), (COMPILED,)),
+            ("nobody knows the work", marks(1.0), (COMPILED,)),
+        )
+    ),
     Case(
         "launch_bound",
         "the device had caught up in every step",

@@ -7,6 +7,7 @@ from support.causes.host import OWNER, lines
 
 from trainperf.analysis.diagnosis.account import DeviceAccount
 from trainperf.analysis.diagnosis.cause import Use
+from trainperf.analysis.summary.machine_schema import DeviceFacts, HostFacts, MachineFacts
 from trainperf.analysis.summary.schema import (
     LateRank,
     PlainCode,
@@ -254,6 +255,14 @@ def shrinks(
     return Case("allreduce_tail", says, sees, 0.030, change, words=(action,))
 
 
+def linked(links: int, **settings: Scalar) -> Seen:
+    """The same on a host whose devices have so many links of NVLink."""
+    devices = (DeviceFacts(name="NVIDIA H200"), DeviceFacts(name="NVIDIA H200", nvlinks=links))
+    host = HostFacts(rank=0, host="a", cpus=8, samples=9, means={}, worst={}, devices=devices)
+    account, facts = reduces(30, **settings)
+    return Seen(account, with_summary(facts, machine=MachineFacts(hosts=(host,))))
+
+
 SLOW_LINK: dict[str, Scalar] = {
     "backend": "gloo",
     "GLOO_SOCKET_IFNAME": "eth0",
@@ -448,6 +457,22 @@ REDUCTIONS = (
         "unless it was set because P2P does not work here",
         nccl_ways="SHM",
         NCCL_P2P_DISABLE="1",
+    ),
+    *(
+        Case("allreduce_tail", says, linked(links, nccl_ways=ways, **set_), 0.030, change, (), said)
+        for says, links, ways, set_, change, said in (
+            (
+                "the host's memory, beside NVLink",
+                18,
+                "SHM",
+                {},
+                "use_nvlink",
+                ("a device has 18 active links of NVLink", "NCCL_P2P_LEVEL unset or NVL"),
+            ),
+            ("NVLink is off", 18, "SHM", {"NCCL_P2P_DISABLE": "1"}, "use_links", ()),
+            ("NVLink is used", 18, "P2P", {}, "reduce_less", ()),
+            ("there is no NVLink", 0, "SHM", {}, "reduce_less", ()),
+        )
     ),
     Case(
         "allreduce_tail",

@@ -72,6 +72,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "loader:oversubscription",
             "transfer:many_small_tensors",
             "loader:idle_workers",
+            "unread:unread_fields",
             "loader:data_wait",
             "loader:data_hidden",
             "transfer:transfer",

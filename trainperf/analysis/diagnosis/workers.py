@@ -15,8 +15,11 @@ class LoaderWorkers:
     making: tuple[float, ...]
     """By number: share of its own time in which it made batches; 0 for a worker that ended, or was
     never asked, before it was seen to make any."""
+    batches: tuple[int, ...]
+    """By number: how many it has made; empty where they were not counted."""
     at_work: int
-    """How many made batches for a part of the busiest one's seconds that is worth a word."""
+    """How many made a part of the busiest one's batches that is worth a word; where these were not
+    counted, for such a part of its seconds."""
     iterable: bool
     """Whether each goes through a part of an `IterableDataset`."""
     hands_over: bool
@@ -46,20 +49,24 @@ def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWo
     if len({(row.dataset, row.of) for row in rows}) != 1:
         return None
     making_s, all_s = [0.0] * rows[0].of, [0.0] * rows[0].of
-    samples = [0] * rows[0].of
+    samples, batches = [0] * rows[0].of, [0] * rows[0].of
     for row in rows:
         making_s[row.worker] += row.making_s
         all_s[row.worker] += row.making_s + row.waiting_s
         samples[row.worker] += row.samples
+        batches[row.worker] += row.batches or 0
     most_s = max(making_s)
     if not most_s or samples[making_s.index(most_s)] < FEWEST_SAMPLES:
         return None
+    counted = all(row.batches is not None for row in rows)
+    work = batches if counted and any(batches) else making_s
     ran_s, lacked_s = sum(row.ran_s for row in rows), sum(row.lacked_cpu_s for row in rows)
     return LoaderWorkers(
         making=tuple(
             busy_s / (spent_s or 1.0) for busy_s, spent_s in zip(making_s, all_s, strict=True)
         ),
-        at_work=sum(each > LIMITS.worth * most_s for each in making_s),
+        batches=tuple(batches) if counted else (),
+        at_work=sum(each > LIMITS.worth * max(work) for each in work),
         iterable=rows[0].iterable,
         hands_over=sum(row.handing_s for row in rows) > sum(making_s),
         starting_s=max(row.starting_s for row in rows),

@@ -209,6 +209,7 @@ def _host_facts(series: MachineSeries) -> HostFacts:
                 name=device.name,
                 most_mhz=device.most_mhz,
                 limit_w=device.limit_w,
+                nvlinks=device.nvlinks,
                 means=_means(series, place),
                 worst=_worst(series, place),
             )

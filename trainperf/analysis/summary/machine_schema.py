@@ -49,6 +49,8 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
     most_mhz: float | None = None
     """Of the chip, not of the run."""
     limit_w: float | None = None
+    nvlinks: int = 0
+    """Active ones, to whichever other devices."""
     means: dict[str, float] = {}
     """Of its columns, over the samples, without what it does not tell: `sm_mhz`, `power_w`,
     `celsius`, `busy`, `others`, `others_busy`."""

@@ -148,6 +148,12 @@ class StepAudit(Document, frozen=True, kw_only=True):
     """Operators whose arithmetic is not known: it counts as none."""
     audited_s: float
     """Host time of the step under audit: many times that of a normal step."""
+    batch_bytes: int = 0
+    """Of the tensors of one of its batches, as they were when it had been trained."""
+    unread: dict[str, int] = msgspec.field(default_factory=dict)
+    """Fields of every batch of the step, e.g. `['depth']`, of which no operator has read a value,
+    nor of a view or a copy of them, to their bytes.  Empty where none was read: then the step has
+    worked on something else."""
 
     @property
     def timed(self) -> bool:

@@ -51,6 +51,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     line: int
     function: str
     """Qualified by its class, e.g. `Net.forward`."""
+    makes: str = ""
+    """Field of a sample that the line computes, and nothing else, where that is made there:
+    `['depth']`, or `[1]` of a tuple.  Empty where its source does not tell."""
 
 
 class SampledStack(msgspec.Struct, frozen=True, array_like=True):
@@ -113,6 +116,9 @@ class SampledWorker(msgspec.Struct, frozen=True, kw_only=True):
     """Memory that no other process shares, once it was warm and as it was last looked at."""
     between_s: float = 0.0
     """From the one to the other."""
+    batches: int | None = None
+    """That it had made when it last wrote this; `None` where they were not counted, as before
+    Python 3.12."""
 
 
 class SampledLines(Document, frozen=True, kw_only=True):

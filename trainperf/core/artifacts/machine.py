@@ -52,6 +52,8 @@ class SampledDevice(msgspec.Struct, frozen=True, kw_only=True):
     """Highest clock of its multiprocessors."""
     limit_w: float | None = None
     """Its power limit when the fit began."""
+    nvlinks: int = 0
+    """Links of NVLink that are active; none where the driver tells of none."""
 
 
 class MachineHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="machine"):

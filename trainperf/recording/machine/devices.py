@@ -87,11 +87,14 @@ class DeviceSource:
 
     def _described(self, handle: Any) -> SampledDevice:  # noqa: ANN401 NVML's own
         limit = self._ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+        most_links = getattr(self._nvml, "NVML_NVLINK_MAX_LINKS", 0)
+        links = (self._ask("nvmlDeviceGetNvLinkState", handle, at) for at in range(most_links))
         return SampledDevice(
             name=_text(self._ask("nvmlDeviceGetName", handle)),
             uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
             most_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, self._nvml.NVML_CLOCK_SM),
             limit_w=None if limit is None else limit / 1000,
+            nvlinks=sum(map(bool, links)),
         )
 
     def _others(self, handle: Any, own: Collection[int]) -> list[Any] | None:  # noqa: ANN401 NVML's own

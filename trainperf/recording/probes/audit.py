@@ -17,7 +17,7 @@ from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Tag
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.audit_safety import why_no_look, why_not_eager
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
@@ -104,9 +104,18 @@ class AuditProbe(Probe):
             self._guard.last(self.name, self._audit.__exit__)
             self._unreleased.append(self._audit)
 
-    def settle(self) -> bool:
-        """Write the result if the step is complete; whether nothing more will be audited."""
+    def settle(self, batch: Batch) -> bool:
+        """A batch was trained.  Write the result if the step is complete.
+
+        Args:
+            batch: As the loop has it.
+
+        Returns:
+            Whether nothing more will be audited.
+        """
         draft = self.recorder.draft
+        if self._unreleased and draft is not None and draft.index == self._step:
+            self._guard.run(self.name, lambda: self._audit.batch_trained(batch))
         if self.over or draft is None or not draft.complete:
             return self.over
         if draft.index == self._step:

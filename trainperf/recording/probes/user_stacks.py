@@ -10,7 +10,12 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.audit.stack_frames import shown_path
-from trainperf.core.artifacts.lines import SENDS_BUFFERS, Place, SampledStack
+from trainperf.core.artifacts.lines import (
+    SENDS_BUFFERS,
+    WORKER_MAKING,
+    Place,
+    SampledStack,
+)
 from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.host_work import (
@@ -20,6 +25,7 @@ from trainperf.recording.probes.host_work import (
     host_work,
     package_of,
 )
+from trainperf.recording.probes.sample_fields import fields_made
 from trainperf.recording.stacks import Stack
 
 
@@ -99,7 +105,11 @@ class UserStacks:
     def places(self) -> tuple[Place, ...]:
         """What the stacks' frames are numbers of, as reports print it."""
         kept = list(self._places.items())
-        return tuple(described(code, line) for (_, line), (_, code) in kept)
+        making = (s.frames for s in list(self.stacks) if s.loads or s.slot == WORKER_MAKING)
+        of_batches = set[int]().union(*making)
+        return tuple(
+            described(code, line, makes=number in of_batches) for (_, line), (number, code) in kept
+        )
 
     def _place(self, code: CodeType, line: int | None) -> int:
         # None while a frame is between two lines, e.g. where a generator resumes.
@@ -152,7 +162,8 @@ def kind_of(file: str) -> int:
     return FRAMEWORK if path.is_relative_to(_OURS) else USER
 
 
-def described(code: CodeType, line: int) -> Place:
-    """A place as reports print it."""
+def described(code: CodeType, line: int, *, makes: bool = False) -> Place:
+    """A place as reports print it; with the field that it *makes* of a sample, where asked for."""
     name = getattr(code, "co_qualname", code.co_name)  # Python 3.11 has it
-    return Place(shown_path(code.co_filename), line, name.rpartition("<locals>.")[2])
+    field = fields_made(code).get(line, "") if makes else ""
+    return Place(shown_path(code.co_filename), line, name.rpartition("<locals>.")[2], field)

@@ -57,6 +57,14 @@ CHANGES: tuple[Change, ...] = (
         confirm=_WAITS,
     ),
     Change(
+        id="leave_out_fields",
+        of=("unread_fields",),
+        advice="Leave {name} out of the batch",
+        how="do not make it where the sample is made (__getitem__, the columns of the dataset, "
+        "collate_fn), unless another step, a metric or the validation reads it",
+        confirm=_WAITS,
+    ),
+    Change(
         id="no_workers",
         of=(_LOADER,),
         advice="Load without workers",

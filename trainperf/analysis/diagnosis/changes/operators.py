@@ -183,6 +183,23 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
+        id="compute_on_cpu",
+        of=("launch_bound",),
+        advice="Try it on the CPU",
+        how='model.to("cpu"), and batches left there: a step is so little work that a core may do '
+        "it sooner than it launches it",
+        how_in={
+            LIGHTNING: 'Trainer(accelerator="cpu"): a step is so little work that a core may do it '
+            "sooner than it launches it",
+            HF: "TrainingArguments(use_cpu=True): a step is so little work that a core may do it "
+            "sooner than it launches it",
+        },
+        realises=None,
+        source="depends on the core and on the operators",
+        bounded=False,
+        confirm="trainperf prove BEFORE AFTER, the one on the device and the other on the CPU",
+    ),
+    Change(
         id="larger_micro_batches",
         of=("small_micro_batches", "launch_bound"),
         advice="Take larger micro-batches",

@@ -146,6 +146,17 @@ CHANGES: tuple[Change, ...] = (
         confirm="nccl_ways in the run's configuration has P2P",
     ),
     Change(
+        id="use_nvlink",
+        of=("allreduce_tail",),
+        advice="Let NCCL use NVLink",
+        how="NCCL_P2P_LEVEL unset or NVL, and all ranks of a host in one container (or with --ipc "
+        "and --pid of the host): data goes through the host's memory now; `nvidia-smi topo -p2p n` "
+        "says which devices reach each other",
+        realises=None,
+        source="depends on the links, and on which devices they join",
+        confirm="nccl_ways in the run's configuration has P2P",
+    ),
+    Change(
         id="faster_interface",
         of=("allreduce_tail",),
         advice="Send over the faster interface",

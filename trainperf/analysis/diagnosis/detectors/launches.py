@@ -20,7 +20,7 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import (
 )
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
-from trainperf.core.findings import LIMITS
+from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.groups import summed
 from trainperf.core.readings import SAMPLES_PER_S
@@ -157,6 +157,20 @@ def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterat
     yield Use(change="compile_dynamic" if vary else "compile_step")
     if room_for(account, facts, 2) is not None:
         yield Use(change="larger_batch")
+    if _fits_a_core(account, facts):
+        yield Use(change="compute_on_cpu")
+
+
+def _fits_a_core(account: StepAccount, facts: Facts) -> bool:
+    """Whether one slow core would do the work of a device's step in less than half of the step.
+
+    It is taken to do a FLOP in the time in which it reads a byte; what launches is the same.
+    """
+    audit = facts.documents.audit
+    if account.device is None or audit is None or facts.run.world_size > 1:
+        return False
+    work = sum(max(use.flops, use.moved_bytes) for use in audit.operators)
+    return work / REFILL_BYTES * REFILL_S < LIMITS.mostly * account.step_s
 
 
 def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:

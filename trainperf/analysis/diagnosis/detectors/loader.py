@@ -229,7 +229,8 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
 
     A dataset of one file, or of fewer shards than there are workers, leaves the others without
     work: they end at once, and more of them would change nothing.  Seen is which of them make
-    batches; a dataset that tells how many shards it has is believed as well.
+    batches, counted from Python 3.12 on, else by samples; a dataset that tells how many shards it
+    has is believed as well.
 
     Wrong where: those that work keep up, and the wait is for the loop's own code.
     To confirm: print `get_worker_info().id` in `__iter__`, and what it goes through.
@@ -243,12 +244,16 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     owner, number = facts.summary.owner(WORKER_MAKING), loader.workers or 0
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
     making, few = () if inside is None else inside.making, int(min(shards or number, number))
+    batches = () if inside is None else inside.batches
+    made = [f"worker {at}: {each:,}" for at, each in enumerate(batches)]
+    little = "next to nothing" if batches and batches.count(0) < loader.idle else "nothing"
     shares = [f"worker {at}: {share(part)}" for at, part in enumerate(making)]
     return Cause(
         id="idle_workers",
-        title=f"{loader.idle} of the loader's {number} workers deliver nothing"
+        title=f"{loader.idle} of the loader's {number} workers deliver {little}"
         + (f": the dataset has {plural(few, 'shard')}" if number - few == loader.idle else ""),
         evidence=of_evidence(
+            made and f"batches: {', '.join(made[:8])}",
             shares and f"share of the time in which batches were made: {', '.join(shares[:8])}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
         ),

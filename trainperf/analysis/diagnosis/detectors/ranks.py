@@ -348,9 +348,18 @@ def _settings(facts: Facts) -> Iterator[str]:
     ways, pace = facts.settings.get("nccl_ways"), _gloo_bytes_per_s(facts)
     if ways:
         yield f"NCCL sends via {ways}, by its log"
+    if links := _nvlinks(facts):
+        yield f"a device has {plural(links, 'active link')} of NVLink"
     if pace:
         name = facts.settings.get("GLOO_SOCKET_IFNAME")
         yield f"gloo sends over {name}, a link of {rate(pace)}"
+
+
+def _nvlinks(facts: Facts) -> int:
+    """Active ones of the device that has most."""
+    machine = facts.summary.machine
+    hosts = () if machine is None else machine.hosts
+    return max((device.nvlinks for host in hosts for device in host.devices), default=0)
 
 
 def _gloo_bytes_per_s(facts: Facts) -> float:
@@ -371,6 +380,8 @@ def _other_way(facts: Facts) -> Iterator[Use]:
         yield Use(change="use_infiniband")
     if "SHM" in ways and facts.settings.get("NCCL_P2P_DISABLE") == "1":
         yield Use(change="use_links")
+    elif "SHM" in ways and _nvlinks(facts):
+        yield Use(change="use_nvlink")
     if fastest >= 2 * _gloo_bytes_per_s(facts) > 0:
         name = facts.settings.get("fastest_interface")
         yield Use(change="faster_interface", values={"name": name, "rate": rate(fastest)})
