@@ -16,7 +16,7 @@ class Config:
     width: int = 56
     layers: int = 6
     batch: int = 24
-    epochs: int = 3
+    epochs: int = 2
     lr: float = 2e-3
     seed: int = 0
 
