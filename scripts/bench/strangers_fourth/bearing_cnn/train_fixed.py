@@ -19,7 +19,7 @@ def simulate(count, length, rng):
     t = np.arange(length) / FS
     labels = rng.integers(0, CONDITIONS, count)
     shaft = 29.95 * (1 + 0.02 * rng.standard_normal(count))
-    signals = 0.5 * rng.standard_normal((count, length))
+    signals = 1.2 * rng.standard_normal((count, length))
     for i, label in enumerate(labels):
         rate = shaft[i] * (1.6 + 0.55 * label)
         phase = (t + rng.random() / rate) % (1 / rate)
@@ -81,7 +81,7 @@ def main():
     p.add_argument("--records", type=int, default=1500)
     p.add_argument("--length", type=int, default=2048)
     p.add_argument("--batch-size", type=int, default=32)
-    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--epochs", type=int, default=6)
     p.add_argument("--lr", type=float, default=1e-3)
     p.add_argument("--seed", type=int, default=42)
     args = p.parse_args()

@@ -25,7 +25,7 @@ def beats(n, seconds, rng):
         if murmur:
             gate = (phase > 0.1) & (phase < 0.32)
             wave += 0.35 * gate * np.sin(2 * np.pi * rng.uniform(150, 300) * t)
-        wave += 0.15 * rng.standard_normal(len(t))
+        wave += 0.5 * rng.standard_normal(len(t))
         yield {"recording": wave.astype(np.float32), "labels": murmur}
 
 
@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--recordings", type=int, default=320)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=180)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=60)
     args = parser.parse_args()

@@ -80,7 +80,7 @@ def main():
 
     set_seed(cli.seed)
     tokens = make_titles(cli.titles, cli.vocab, cli.length, cli.seed)
-    cut = int(0.85 * cli.titles)
+    cut = int(0.75 * cli.titles)
     data = DatasetDict(train=as_dataset(tokens[:cut]), test=as_dataset(tokens[cut:]))
     config = GPT2Config(
         vocab_size=cli.vocab, n_positions=64, n_embd=160, n_layer=4, n_head=4,
