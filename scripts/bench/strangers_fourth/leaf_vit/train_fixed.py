@@ -54,7 +54,7 @@ def get_args():
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--effective_batch", type=int, default=32)
     parser.add_argument("--per_device", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=17)
     return parser.parse_args()

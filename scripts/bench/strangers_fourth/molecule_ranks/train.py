@@ -117,7 +117,7 @@ if __name__ == "__main__":
     parser.add_argument("--batch", type=int, default=192)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=130)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=18)
     args = parser.parse_args()

@@ -100,7 +100,7 @@ if __name__ == "__main__":
     ap.add_argument("--size", type=int, default=64)
     ap.add_argument("--epochs", type=int, default=6)
     ap.add_argument("--bs", type=int, default=24)
-    ap.add_argument("--lr", type=float, default=3e-3)
+    ap.add_argument("--lr", type=float, default=0.03)
     ap.add_argument("--seed", type=int, default=5)
     a = ap.parse_args()
 
