@@ -20,7 +20,7 @@ TARGET = "log_count"
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=24000)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--hidden", type=int, default=384)
     parser.add_argument("--lr", type=float, default=1e-3)

@@ -25,7 +25,7 @@ def beats(n, seconds, rng):
         if murmur:
             gate = (phase > 0.1) & (phase < 0.32)
             wave += 0.35 * gate * np.sin(2 * np.pi * rng.uniform(150, 300) * t)
-        wave += 0.5 * rng.standard_normal(len(t))
+        wave += 0.25 * rng.standard_normal(len(t))
         yield {"recording": wave.astype(np.float32), "labels": murmur}
 
 
