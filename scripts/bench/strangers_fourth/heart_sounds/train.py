@@ -51,7 +51,7 @@ def collate(examples):
 
 
 class HeartNet(nn.Module):
-    def __init__(self, width=48):
+    def __init__(self, width=32):
         super().__init__()
         layers, cin = [], 1
         for cout, kernel, stride in [(width, 20, 8), (width, 8, 4), (2 * width, 4, 2), (2 * width, 4, 2)]:
@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--recordings", type=int, default=320)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=180)
+    parser.add_argument("--steps", type=int, default=220)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=60)
     args = parser.parse_args()

@@ -22,7 +22,7 @@ class Molecules:
 
     def __init__(self, n, seed):
         g = torch.Generator().manual_seed(seed)
-        self.sizes = (18 * torch.exp(0.95 * torch.randn(n, generator=g))).long().clamp(4, 260)
+        self.sizes = (14 * torch.exp(1.25 * torch.randn(n, generator=g))).long().clamp(4, 400)
         weight = torch.randn(ATOM_TYPES, generator=g)
         self.atoms, self.bonds, targets = [], [], []
         for size in self.sizes.tolist():
