@@ -48,6 +48,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
         self._values = Values()
+        self._again: set[int] = set()
+        """Sequence numbers of graph nodes of calls that compute the same again."""
         self._place: tuple[Part, int] | None = None
         """Part of the step and thread of the last call."""
         self._since_ns = 0
@@ -105,7 +107,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     ) -> None:
         """Take a call: *times* are when it began, how long it took and computed."""
         start_ns, host_ns, busy_ns = times
-        part, site = self._where.here()
+        part, site, node = self._where.here()
         if self._place != (part, get_ident()):  # backward may run on a thread of its own
             self._place, self._since_ns = (part, get_ident()), start_ns
         given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
@@ -121,13 +123,18 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         of_results = zip(results, storages[len(given) :], strict=True)
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
         self._allocations.observe(part, site, fresh)
+        self._values.given_to(func, given)
         if not like.places:
             return
         if part == "backward":
             self._values.begin_backward()
         accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
         touched = dict(zip(storages, given + results, strict=True))
-        constant, again = self._values.made_by(func, like, accesses, (args, kwargs), touched)
+        constant, again = self._values.made_by(
+            func, like, accesses, (args, kwargs), touched, graph=node is not None
+        )
+        if part == "forward" and again and node is not None:
+            self._again.add(node)
         self.calls.append(
             Call(
                 part=part,
@@ -138,7 +145,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 busy_ns=min(busy_ns, host_ns),
                 before_ns=start_ns - self._since_ns,
                 constant=constant,
-                again=again and part == "forward",
+                again=again if part == "forward" else part == "backward" and node in self._again,
                 ignored=_ignored(func, args, out),
             )
         )

@@ -116,12 +116,13 @@ CASES = (
     Case(
         "computed_again",
         "keys of three memories, and their backward",
-        sixty(of_keys(8, again=9), of_keys(8, part="backward")),
+        sixty(of_keys(8, again=9), of_keys(8, part="backward", again=9)),
         0.012,
         "keep_result",
         (
             sixty(of_keys(8), of_keys(8, part="backward")),
-            sixty(of_keys(8, again=3), of_keys(8, part="backward")),
+            sixty(of_keys(8, again=3), of_keys(8, part="backward", again=3)),
+            sixty(of_keys(7, again=9), of_keys(8, part="backward")),
         ),
         words=(
             "27 % of the step repeats what the same forward has computed",

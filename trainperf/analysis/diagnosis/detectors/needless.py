@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions
+from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions, total_s
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     cause_in_operators,
@@ -64,48 +64,34 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
 
     A weight that a parametrization makes anew for each use, keys and values that every decoder step
     projects, a second forward for a metric.  Removed are all such calls but the first, and what
-    backward does for them: the same part of what it does for their line.
+    backward does for them.  A call that makes a graph repeats one with the same graph only.
 
     Wrong where: the result was let go to save memory.
     To confirm: `trainperf prove` with the result kept in a variable, and the same loss.
     """
-    forward = [region for region in account.regions if region.use.part == "forward"]
-    all_s = summed((_place(region), region.seconds) for region in forward)
-    again_s = summed((_place(region), _again(region) * region.seconds) for region in forward)
-    part = {place: spent_s / all_s[place] for place, spent_s in again_s.items() if spent_s}
-    rows = [
-        region
-        for region in passes(account)
-        if region.use.again or (region.use.part == "backward" and _place(region) in part)
-    ]
-    stays_s = sum(
-        (1.0 - (_again(region) or part[_place(region)])) * region.seconds for region in rows
-    )
-    first = max(part, key=lambda place: again_s[place], default=("", ""))
+    rows = [region for region in passes(account) if region.use.again]
+    forward = [region for region in rows if region.use.part == "forward"]
+    names_s = summed((region.use.module or region.use.line, _again_s(region)) for region in forward)
+    first = max(names_s, key=lambda name: names_s[name], default=None)
     return cause_in_operators(
         Cause(
             id="computed_again",
             title="{part} of the step repeats what the same forward has computed",
             evidence=(),
-            changes=(Use(change="keep_result", values={"name": first[0] or first[1] or "it"}),),
-            claim=of_regions(rows, stays_s=stays_s),
+            changes=(Use(change="keep_result", values={"name": first or "it"}),),
+            claim=of_regions(rows, stays_s=total_s(rows) - sum(map(_again_s, rows))),
         ),
         rows,
         account,
         facts,
-        detail=f": {count(sum(region.use.again for region in rows))} calls are given the same "
+        detail=f": {count(sum(region.use.again for region in forward))} calls are given the same "
         "values again",
     )
 
 
-def _again(region: Region) -> float:
-    """Share of its calls that compute the same again."""
-    return region.use.again / region.use.calls
-
-
-def _place(region: Region) -> tuple[str | None, str | None]:
-    """Module and line."""
-    return region.use.module, region.use.line
+def _again_s(region: Region) -> float:
+    """Seconds of its calls that compute the same again."""
+    return region.seconds * region.use.again / region.use.calls
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
