@@ -123,8 +123,8 @@ def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
     """Logits of a vocabulary are computed for positions that the loss ignores.
 
     Prompts of a conversation, tokens that are not masked, padding.  Removed is their part of the
-    head's product, of the loss, and of the backward of both: all that touches as many numbers as
-    the logits have.  Padding is not counted twice.
+    head's product, of the loss, and of the backward of both: all that has the classes as a side and
+    touches as many numbers as the logits have.  Padding is not counted twice.
 
     Wrong where: the logits of these positions are wanted for something else.
     To confirm: `trainperf prove` with the head on the rows that have a target, and the same loss.
@@ -156,9 +156,11 @@ def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
 def _touches_logits(use: OperatorUse, positions: int, classes: int) -> bool:
     """Whether it is given, or computes, about as many numbers as there are logits."""
     element = {"fp64": 8, "fp16": 2, "bf16": 2}.get(use.result_dtype or "", 4)
-    sizes = [*map(prod, use.shapes), use.written_bytes / use.calls / element]
+    product = use.kind == "matmul"
+    # A weight of so many rows may have as many columns as there are positions.
+    given = [s for s in use.shapes if s and (s[-1] == classes or (product and s[0] == classes))]
+    result = [use.written_bytes / use.calls / element] if product and given else []
     return any(
         positions <= size / classes <= (1 + LIMITS.notable) * positions
-        for size in sizes
-        if not size % classes
+        for size in [*map(prod, given), *result]
     )
