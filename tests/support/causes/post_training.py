@@ -1,10 +1,16 @@
 """Post-training: waits for the longest answer, rewards, transfers of weights, named phases."""
 
-from support.accounts import Seen, seen, step
+from support.accounts import Seen, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 from support.causes.host import lines
 
+from trainperf.analysis.diagnosis.account import DeviceAccount
+from trainperf.analysis.diagnosis.cause import Use
+from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.loop_kind import HUGGING_FACE, LoopKind
+
+
+HOST = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=8.0, threads=1, workers=0)
 
 
 def generates(
@@ -12,10 +18,12 @@ def generates(
     transfer: float = 1.0,
     median: float = 100.0,
     loop: LoopKind = HUGGING_FACE,
+    phase: str = "reward: accuracy",
+    device: DeviceAccount | None = None,
     **own: float,
 ) -> Seen:
     """Steps of 200 ms in which 16 answers are generated, the longest of 160 tokens."""
-    slots = {"rollout": 100.0, "reward: accuracy": reward, "weight_transfer": transfer}
+    slots = {"rollout": 100.0, phase: reward, "weight_transfer": transfer}
     known = {
         "rollouts": 1.0,
         "answers": 16.0,
@@ -24,8 +32,8 @@ def generates(
         "median": median,
         **{f"phase:{name}": spent / 1e3 for name, spent in slots.items()},
     }
-    account = step(**slots, forward=200.0 - sum(slots.values()))
-    return seen(account, own=known | own, loop=loop)
+    account = step(**slots, forward=200.0 - sum(slots.values()), device=device)
+    return seen(account, own=known | own, loop=loop, host=HOST)
 
 
 def named(ms: float, name: str = "planning", **known: object) -> Seen:
@@ -76,7 +84,16 @@ CASES = (
         generates(reward=50.0, **{"cpu:reward: accuracy": 0.05}),
         0.050,
         "rewards_in_processes",
+        (
+            generates(reward=50.0, **{"cpu:reward: accuracy": 0.4}),  # all CPUs are busy
+            generates(50.0, phase="reward", device=on_gpu(), **{"cpu:reward": 0.05}),  # a model
+        ),
         words=("on 1.0 CPUs", "ProcessPoolExecutor"),
+        shows={
+            "changes": (
+                Use(change="rewards_in_processes", values={"name": "accuracy"}, realises=7 / 8),
+            )
+        },
     ),
     Case(
         "weight_transfer",
