@@ -92,6 +92,60 @@ def checkpointed(model: nn.Module) -> torch.Tensor:
     return torch.utils.checkpoint.checkpoint(model, BATCH, use_reentrant=False).sum()
 
 
+def kept_before(model: nn.Module) -> torch.Tensor:
+    """What a policy said before it learns, and says now: the first has no graph to learn with."""
+    with torch.no_grad():
+        old = model(BATCH)
+    return (model(BATCH) - old).sum()
+
+
+def detached(model: nn.Module) -> torch.Tensor:
+    """A critic judges what is made, once for itself and once for what has made it."""
+    first, second, third = model
+    made = first(BATCH)
+    return sum(third(second(each)).sum() for each in (made.detach(), made))
+
+
+def conjugate(model: nn.Module) -> torch.Tensor:
+    """A lazy sign looks at the same memory."""
+    wave, other = torch.rand(2, 4, 4, dtype=torch.complex64).unbind()
+    return (wave @ other - wave @ other.conj()).abs().sum() + model(BATCH).sum()
+
+
+KERNEL = torch.library.Library("test_values", "DEF")
+KERNEL.define("fill(Tensor into, Tensor given) -> ()")
+KERNEL.impl(
+    "fill", lambda into, given: into.data.__setitem__(..., given), "CompositeExplicitAutograd"
+)
+
+
+def by_an_operator(model: nn.Module) -> torch.Tensor:
+    """A collective, or an extension's operator, into what is read before and after."""
+    buffer, total = torch.rand(16), model(BATCH).sum()
+    for each in torch.rand(2, 16).unbind():
+        torch.ops.test_values.fill(buffer, each)
+        total = total + buffer.exp().sum()
+    return total
+
+
+def by_a_kernel(model: nn.Module) -> torch.Tensor:
+    """One that no dispatcher sees fills buffers of zeros."""
+    total = model(BATCH).sum()
+    for time in range(2):
+        buffer = torch.zeros(16)
+        buffer.numpy()[:] = time
+        total = total + (buffer + model[0].bias).sum()
+    return total
+
+
+def added_alike(model: nn.Module) -> torch.Tensor:
+    """Equal values in two tensors, then in one that is given twice."""
+    first, second, third = (torch.arange(4.0).add(1) for _ in range(3))
+    torch._foreach_add_([first, second], 1.0)
+    torch._foreach_add_([third, third], 1.0)
+    return model(BATCH).sum()
+
+
 def repeated(loss_of: Callable[[nn.Module], torch.Tensor], model: nn.Module) -> dict[str, int]:
     """Operators that compute something again, with their calls."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -102,7 +156,7 @@ def repeated(loss_of: Callable[[nn.Module], torch.Tensor], model: nn.Module) -> 
 
     calls: dict[str, int] = {}
     for row in audit_step(step).operators:
-        if row.again and not row.constant:
+        if row.again and not row.constant and row.part == "forward":
             calls[row.short_name] = calls.get(row.short_name, 0) + row.again
     return calls
 
@@ -136,6 +190,12 @@ def repeated(loss_of: Callable[[nn.Module], torch.Tensor], model: nn.Module) -> 
         pytest.param(in_place, plain(), {}, id="in place"),
         pytest.param(of_an_array, plain(), {}, id="NumPy"),
         pytest.param(checkpointed, plain(), {}, id="checkpointing"),
+        pytest.param(kept_before, plain(), {}, id="before it learns"),
+        pytest.param(detached, nn.Sequential(*plain(), nn.ReLU())[:3], {}, id="for another"),
+        pytest.param(conjugate, plain(), {}, id="a conjugate"),
+        pytest.param(by_an_operator, plain(), {}, id="of an operator that writes"),
+        pytest.param(by_a_kernel, plain(), {}, id="of a kernel that writes"),
+        pytest.param(added_alike, plain(), {}, id="aliases"),
     ],
 )
 def test_what_is_computed_again(
@@ -143,6 +203,27 @@ def test_what_is_computed_again(
 ) -> None:
     """From the same values, by an operator that draws nothing, in one forward."""
     assert repeated(loss_of, model) == calls
+
+
+def test_backward_of_what_is_computed_again() -> None:
+    """Of the calls that have made a graph again: a forward for a metric has none."""
+    model = nn.Sequential(nn.Linear(16, 16, bias=False), nn.Tanh())
+
+    def step() -> None:
+        loss = model(BATCH).sum() + model(BATCH).mean()
+        with torch.no_grad():
+            model(BATCH)
+        loss.backward()
+
+    rows = [row for row in audit_step(step).operators if row.again]
+    assert sorted((row.short_name, row.part, row.again, row.calls) for row in rows) == [
+        ("mm", "backward", 1, 2),
+        ("mm", "forward", 1, 1),
+        ("mm", "forward", 1, 2),
+        ("tanh", "forward", 1, 1),
+        ("tanh", "forward", 1, 2),
+        ("tanh_backward", "backward", 1, 2),
+    ]
 
 
 def test_another_backward_is_another_forward() -> None:

@@ -87,6 +87,8 @@ class Attribution:
         self._updating = 0
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
+        self._nodes = 0
+        """How many nodes there were at the last call of a forward."""
         self._hooks = ExitStack()
         self._update_hooks: list[RemovableHandle] = []
         self._entered = False
@@ -99,7 +101,7 @@ class Attribution:
     def __enter__(self) -> Self:
         if self._root is not None and id(self._root) not in self._names:
             self._learn(self._root)
-        shield = self._shield
+        shield, self._nodes = self._shield, _nodes()
         for handle in (
             register_module_forward_pre_hook(shield(self._enter_module)),
             register_module_forward_hook(shield(self._leave_module), always_call=True),
@@ -124,32 +126,38 @@ class Attribution:
         while self._update_hooks:
             self._update_hooks.pop().remove()
 
-    def here(self) -> tuple[Part, Site]:
-        """Part and place of the operator call that is being dispatched."""
+    def here(self) -> tuple[Part, Site, int | None]:
+        """Part and place of the operator call that is being dispatched, and its graph node.
+
+        The sequence number of that which it has made, or in backward of that which runs.
+        """
         in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
         computing = torch.is_grad_enabled()
         if in_backward and not computing:
-            return "backward", self._origin()
+            return "backward", *self._origin()
         owners, frame = _stack(beyond_user=in_backward)
         if in_backward and not (self._running or "checkpoint" in owners):
-            return "backward", self._origin()
+            return "backward", *self._origin()
         module = self._names[id(self._running[-1][0])][0] if self._running else None
         site = _site(frame, module, logs="logging" in owners)
         if "backward" in owners and not in_backward:  # the first gradient, of ones
-            return "backward", site
+            return "backward", site, None
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
         if updates and not computing and not in_backward and not in_closure():
             part = "optimizer"
         # The node of this call was made just before: its number is the last one given out.
-        self._sites.setdefault(_nodes() - 1, site)
-        return part, site
+        nodes, before = _nodes(), self._nodes
+        self._sites.setdefault(nodes - 1, site)
+        self._nodes = nodes
+        return part, site, nodes - 1 if nodes != before else None
 
-    def _origin(self) -> Site:
+    def _origin(self) -> tuple[Site, int | None]:
         """Of the forward call that made the running node, else of the call of backward."""
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
-        site = None if node is None else self._sites.get(node._sequence_nr())  # noqa: SLF001 same
-        return site or _site(_stack(beyond_user=False)[1], None)
+        number = None if node is None else node._sequence_nr()  # noqa: SLF001 same
+        site = None if number is None else self._sites.get(number)
+        return site or _site(_stack(beyond_user=False)[1], None), number
 
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps

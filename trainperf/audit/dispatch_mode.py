@@ -48,6 +48,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
         self._values = Values()
+        self._again: set[int] = set()
+        """Sequence numbers of graph nodes of calls that compute the same again."""
         self._place: tuple[Part, int] | None = None
         """Part of the step and thread of the last call."""
         self._since_ns = 0
@@ -105,7 +107,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     ) -> None:
         """Take a call: *times* are when it began, how long it took and computed."""
         start_ns, host_ns, busy_ns = times
-        part, site = self._where.here()
+        part, site, node = self._where.here()
         if self._place != (part, get_ident()):  # backward may run on a thread of its own
             self._place, self._since_ns = (part, get_ident()), start_ns
             if part == "backward":
@@ -123,12 +125,17 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         of_results = zip(results, storages[len(given) :], strict=True)
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
         self._allocations.observe(part, site, fresh)
+        self._values.given_to(func, given)
         if not like.places:
             return
         accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
         touched = dict(zip(storages, given + results, strict=True))
         arguments = (args, kwargs) if part == "forward" else None
-        constant, again = self._values.made_by(func, like, accesses, arguments, touched)
+        constant, again = self._values.made_by(
+            func, like, accesses, arguments, touched, graph=node is not None
+        )
+        if again and node is not None:
+            self._again.add(node)
         self.calls.append(
             Call(
                 part=part,
@@ -139,7 +146,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 busy_ns=min(busy_ns, host_ns),
                 before_ns=start_ns - self._since_ns,
                 constant=constant,
-                again=again,
+                again=again or (part == "backward" and node in self._again),
                 ignored=_ignored(func, args, out),
             )
         )

@@ -4,8 +4,12 @@ A call of an operator that draws nothing computes the same as one before it wher
 the same.  So what is made of numbers alone is a constant, and what a forward computes again from
 the same values need not be computed again.
 
+What is given a graph can take the place only of what has the same one: it has another number than
+what was computed without one, or for gradients of other tensors.
+
 An in-place write gives its storage another number.  What nobody told of has a number of its own,
-which goes with its storage; what another library writes there, e.g. NumPy, is not seen.
+which goes with its storage; what another library writes there, e.g. NumPy, is not seen.  So memory
+that is filled with one number is never the same: it may be a kernel's to write.
 """
 
 import weakref
@@ -18,7 +22,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from trainperf.audit.allocations import memory_of
-from trainperf.audit.operator_call import Access, CallKind, Operator
+from trainperf.audit.nested import tensors_in
+from trainperf.audit.operator_call import Access, CallKind, Operator, name_of, names
 from trainperf.audit.traffic import layout_of
 
 
@@ -39,6 +44,14 @@ class Values:
         """What is computed from here on may be of another graph."""
         self._computed.clear()
 
+    def given_to(self, func: Operator, given: Sequence[Tensor]) -> None:
+        """Take what no schema says that it is written: collectives, and others' kernels, write."""
+        if not isinstance(func, OpOverload) or not (
+            func.namespace == "aten" or func._schema.is_mutable  # noqa: SLF001 no public schema
+        ):
+            for tensor in given:
+                self._hold(tensor, next(self._numbers))
+
     def made_by(
         self,
         func: Operator,
@@ -46,6 +59,8 @@ class Values:
         accesses: Sequence[Access],
         arguments: tuple[Sequence[object], Mapping[str, object]] | None,
         touched: Mapping[int, Tensor],
+        *,
+        graph: bool,
     ) -> tuple[bool, bool]:
         """Take a call: whether its result is constant, and whether it has been computed before.
 
@@ -55,6 +70,7 @@ class Values:
             accesses: What it read and wrote.
             arguments: All it was given, where it may be asked for again; else `None`.
             touched: Its tensors, given and returned, by the address of their storage.
+            graph: Whether it has made a node of a graph.
         """
         written = tuple(dict.fromkeys(access.storage for access in accesses if access.writes))
         kept = [
@@ -66,9 +82,13 @@ class Values:
         constant = bool(written) and not draws
         constant = constant and self._constant.issuperset(kept)
         pure = isinstance(func, OpOverload) and func.namespace == "aten" and not draws
-        call: Hashable = (func, self._signature(arguments)) if pure and arguments else object()
-        again = bool(written) and call in self._computed
-        numbers = self._computed.setdefault(call, tuple(next(self._numbers) for _ in written))
+        pure = pure and arguments is not None and name_of(func) not in _FILLS
+        call: Hashable = (func, len(written), self._signature(arguments)) if pure else object()
+        learns = graph and tuple(tensor.requires_grad for tensor in tensors_in(arguments))
+        again = bool(written) and (call, learns) in self._computed
+        fresh = tuple(next(self._numbers) for _ in written)
+        numbers = self._computed.setdefault((call, learns), fresh)
+        self._computed.setdefault((call, False), numbers)  # without a graph any of them will do
         if constant:
             self._constant.update(numbers)
         for address, number in zip(written, numbers, strict=True):
@@ -79,7 +99,8 @@ class Values:
         """Equal for equal arguments: of a tensor its value, and how it looks at its storage."""
         if isinstance(given, Tensor):
             offset = given.storage_offset() if given.layout is torch.strided else 0
-            return self._number(given), layout_of(given)[0], offset
+            lazy = given.is_conj(), given.is_neg()
+            return self._number(given), layout_of(given)[0], offset, lazy
         if isinstance(given, list | tuple):
             return tuple(map(self._signature, given))
         if isinstance(given, dict):
@@ -102,6 +123,11 @@ class Values:
     def _forget(self, storage: int, _: object) -> None:
         self._held.pop(storage, None)
         self._alive.pop(storage, None)
+
+
+_FILLS = names(
+    "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full fill_ zero_"
+)
 
 
 def _draws(func: Operator, given: Sequence[object], named: Mapping[str, object]) -> bool:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sized
 from typing import Any
 
-import psutil
 import torch
 from torch.nn.parameter import is_lazy
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
@@ -18,6 +17,7 @@ from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.core.machine.limits import (
     cpu_count,
     cpu_mask,
+    host_cores,
     host_cpus,
     launched_ranks,
     memory_bytes,
@@ -67,7 +67,7 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         "cpu_mask": cpu_mask(),
         "device_cpus": near_cpus(accelerator_of(device).features().pci_address),
         "host": platform.node(),
-        "host_cores": psutil.cpu_count(logical=False),
+        "host_cores": host_cores(),
         "threads": torch.get_num_threads(),
         "cpu_model": cpu_model(),
         "cpu_governor": cpu_governor(),

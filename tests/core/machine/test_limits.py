@@ -9,6 +9,7 @@ import pytest
 from trainperf.core.machine.limits import (
     cpu_count,
     cpus_listed,
+    host_cores,
     host_cpus,
     listed,
     memory_bytes,
@@ -93,6 +94,7 @@ def test_processes_of_one_container_share_its_quota_and_else_the_whole_machine(
     quota = machine(tmp_path, "0::/", {"cpu.max": "100000 100000"})
 
     assert host_cpus(quota) == 1
+    assert (host_cores(quota) or 1) <= 1
     assert host_cpus(tmp_path / "no such machine") == psutil.cpu_count()
 
 

@@ -56,9 +56,9 @@ def harmless(cause: str, **values: float) -> tuple[Seen, ...]:
 HOT = {"sm_mhz": 1305.0, "outside_sm_mhz": 1980.0, "celsius": 88.0, "power_w": 300.0}
 
 
-def threaded(threads: int = 1, **known: object) -> Seen:
-    """A step of 100 ms, most of it products, on eight CPUs of four cores."""
-    settings = {"host_cores": 4, "host_cpus": 8}
+def threaded(threads: int = 1, cores: int = 4, **known: object) -> Seen:
+    """A step of 100 ms, most of it products, on eight CPUs, of four cores if nothing else."""
+    settings = {"host_cores": cores, "host_cpus": 8}
     rows = (
         region("mm", 60, ideal=20, kind="matmul", line="net.py:7", calls=6),
         region("mm", 30, ideal=10, part="backward", kind="matmul", line="net.py:7", calls=6),
@@ -83,6 +83,7 @@ CASES = (
         (
             threaded(4),
             threaded(3),
+            threaded(8, cores=64),  # of a host of which a container has eight CPUs
             threaded(others_cpus=2.5),
             threaded(loader=loading(2, 10, computes_s=0.25)),
             threaded(threads_s={"writer": 0.25}),

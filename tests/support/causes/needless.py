@@ -79,7 +79,21 @@ POSITIONS, CLASSES = 100, 5_000
 LOGITS = POSITIONS, CLASSES
 
 
-def scored(ignored: float, **readings: float) -> Seen:
+AS_WIDE = (
+    region("_foreach_norm", 4, part="backward", shapes=((CLASSES, POSITIONS),)),
+    region(
+        "embedding_dense_backward",
+        4,
+        part="backward",
+        shapes=((POSITIONS, POSITIONS), (POSITIONS,)),
+        written_bytes=2_000_000,
+        calls=1,
+    ),
+)
+"""Of a table whose rows have as many numbers as there are positions."""
+
+
+def scored(ignored: float, *table: Region, **readings: float) -> Seen:
     """A vocabulary's logits for a hundred positions, of which the loss ignores so many."""
     head = {"kind": "matmul", "line": "net.py:60", "calls": 1}
     rows = (
@@ -87,6 +101,7 @@ def scored(ignored: float, **readings: float) -> Seen:
         region("mm", 12, part="backward", shapes=(LOGITS, (CLASSES, 64)), **head),
         region("nll_loss_forward", 2, shapes=(LOGITS, (POSITIONS,)), ignored=ignored),
         region("mm", 6, shapes=((POSITIONS, 64), (64, 256)), written_bytes=102_400),
+        *table,
     )
     account = step(*rows, OWN, forward=20, backward=45, optimizer=15)
     return seen(account, readings=readings, documents=audit_of(*rows, OWN), light=light())
@@ -96,7 +111,7 @@ CASES = (
     Case(
         "ignored_targets",
         "tokens of a prompt",
-        scored(0.9),
+        scored(0.9, *AS_WIDE),
         0.9 * 0.022,
         "logits_of_targets",
         (scored(0.3), scored(0.0), scored(0.5, padding_fraction=0.45)),
@@ -116,12 +131,13 @@ CASES = (
     Case(
         "computed_again",
         "keys of three memories, and their backward",
-        sixty(of_keys(8, again=9), of_keys(8, part="backward")),
+        sixty(of_keys(8, again=9), of_keys(8, part="backward", again=9)),
         0.012,
         "keep_result",
         (
             sixty(of_keys(8), of_keys(8, part="backward")),
-            sixty(of_keys(8, again=3), of_keys(8, part="backward")),
+            sixty(of_keys(8, again=3), of_keys(8, part="backward", again=3)),
+            sixty(of_keys(7, again=9), of_keys(8, part="backward")),
         ),
         words=(
             "27 % of the step repeats what the same forward has computed",

@@ -1,12 +1,18 @@
 """Post-training: waits for the longest answer, rewards, transfers of weights, named phases."""
 
-from support.accounts import Seen, seen, step
+from support.accounts import Seen, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 from support.causes.host import lines
 
+from trainperf.analysis.diagnosis.account import DeviceAccount
+from trainperf.analysis.diagnosis.cause import Use
+from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.loop_kind import HUGGING_FACE, LoopKind
 from trainperf.core.readings import STEP_MEAN_S
 from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
+
+
+HOST = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=8.0, threads=1, workers=0)
 
 
 def generates(
@@ -14,17 +20,20 @@ def generates(
     transfer: float = 1.0,
     loop: LoopKind = HUGGING_FACE,
     cpus: float | None = None,
+    phase: str = "reward: accuracy",
+    device: DeviceAccount | None = None,
     **answers: float,
 ) -> Seen:
     """Steps of 200 ms in which 16 answers are generated, the longest of 160 tokens."""
-    slots = {"rollout": 100.0, "reward: accuracy": reward, "weight_transfer": transfer}
+    slots = {"rollout": 100.0, phase: reward, "weight_transfer": transfer}
     usual = {"number": 16.0, "tokens": 1700.0, "longest": 160.0, "usual": 100.0}
     return seen(
-        step(**slots, forward=200.0 - sum(slots.values())),
+        step(**slots, forward=200.0 - sum(slots.values()), device=device),
         named_phases={n: NamedPhase(seconds=ms / 1e3, cpus=cpus) for n, ms in slots.items()},
         answers=AnswerFacts(**usual | answers),
         readings={STEP_MEAN_S: 0.2},
         loop=loop,
+        host=HOST,
     )
 
 
@@ -76,7 +85,16 @@ CASES = (
         generates(reward=50.0, cpus=1.0),
         0.050,
         "rewards_in_processes",
+        (
+            generates(reward=50.0, cpus=8.0),  # all CPUs are busy
+            generates(50.0, phase="reward", device=on_gpu(), cpus=1.0),  # a model
+        ),
         words=("on 1.0 CPUs", "ProcessPoolExecutor"),
+        shows={
+            "changes": (
+                Use(change="rewards_in_processes", values={"name": "accuracy"}, realises=7 / 8),
+            )
+        },
     ),
     Case(
         "weight_transfer",

@@ -78,7 +78,8 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     constant: bool = False
     """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
     again: int = 0
-    """Of the calls those that compute what the same forward has computed from the same values."""
+    """Of the calls those that compute what the same forward has computed from the same values, and
+    in backward those of the graph of such calls."""
     ignored: float = 0.0
     """Of a loss over classes the share of its rows whose target is to be ignored."""
     result_dtype: str | None = None

@@ -5,6 +5,7 @@ Reads the limits of control groups, version 2 and 1, on Linux; elsewhere asks th
 
 import math
 import os
+import platform
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -63,6 +64,16 @@ def host_cpus(root: Path = _ROOT) -> int | None:
     """
     every = psutil.cpu_count()
     return every if every is None else min([every, *_quotas(root)])
+
+
+def host_cores(root: Path = _ROOT) -> float | None:
+    """Cores of `host_cpus`: as many for each as the machine has.
+
+    `None` where the system does not say, and on Apple's chips: torch leaves their slower cores be.
+    """
+    cores, every, shared = psutil.cpu_count(logical=False), psutil.cpu_count(), host_cpus(root)
+    slower = platform.system() == "Darwin" and platform.machine() == "arm64"
+    return shared * cores / every if cores and every and shared and not slower else None
 
 
 def quota_periods(root: Path = _ROOT) -> tuple[int, int] | None:

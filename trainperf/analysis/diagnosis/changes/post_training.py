@@ -44,7 +44,8 @@ CHANGES: tuple[Change, ...] = (
         "concurrent.futures.ProcessPoolExecutor that is made once",
         effort="hours",
         realises=None,
-        source="(CPUs - 1) / CPUs of a rank, where these are known and the answers are several",
+        source="what CPUs of a rank that are not busy would divide of the dearest function, where "
+        "these are known and the answers are several",
         confirm="trainperf report: its phase is shorter, on more CPUs",
     ),
     Change(

@@ -212,7 +212,7 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     loading_s = 0.0 if account.loader is None else account.loader.computes_s
     busy = account.others_cpus + (loading_s + sum(account.threads_s.values())) / account.step_s
     # Rounded first: what is busy is an estimate.
-    free = int(round((account.cpus - busy) * cores / host, 1))
+    free = int(round((account.cpus - busy) * min(1.0, cores / host), 1))
     threads = account.model_threads
     if free < max(4, 2 * threads):
         return None

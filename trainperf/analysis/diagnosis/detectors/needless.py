@@ -65,43 +65,34 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
 
     A weight that a parametrization makes anew for each use, keys and values that every decoder step
     projects, a second forward for a metric.  Removed are all such calls but the first, and what
-    backward does for them: the same part of what it does for their line.
+    backward does for them.  A call that makes a graph repeats one with the same graph only.
 
     Wrong where: the result was let go to save memory.
     To confirm: `trainperf prove` with the result kept in a variable, and the same loss.
     """
-    forward = [region for region in account.regions if region.use.part == "forward"]
-    all_s = summed((region.use.source, region.seconds) for region in forward)
-    again_s = summed((region.use.source, _again(region) * region.seconds) for region in forward)
-    part = {place: spent_s / all_s[place] for place, spent_s in again_s.items() if spent_s}
-    rows = [
-        region
-        for region in passes(account)
-        if region.use.again or (region.use.part == "backward" and region.use.source in part)
-    ]
-    stays_s = sum(
-        (1.0 - (_again(region) or part[region.use.source])) * region.seconds for region in rows
-    )
-    first = max(part, key=lambda place: again_s[place], default=("", ""))
+    rows = [region for region in passes(account) if region.use.again]
+    forward = [region for region in rows if region.use.part == "forward"]
+    names_s = summed((region.use.module or region.use.line, _again_s(region)) for region in forward)
+    first = max(names_s, key=lambda name: names_s[name], default=None)
     return cause_in_operators(
         Cause(
             id="computed_again",
             title="{part} of the step repeats what the same forward has computed",
             evidence=(),
-            changes=(Use(change="keep_result", values={"name": first[0] or first[1] or "it"}),),
-            claim=of_regions(rows, stays_s=stays_s),
+            changes=(Use(change="keep_result", values={"name": first or "it"}),),
+            claim=of_regions(rows, stays_s=total_s(rows) - sum(map(_again_s, rows))),
         ),
         rows,
         account,
         facts,
-        detail=f": {count(sum(region.use.again for region in rows))} calls are given the same "
+        detail=f": {count(sum(region.use.again for region in forward))} calls are given the same "
         "values again",
     )
 
 
-def _again(region: Region) -> float:
-    """Share of its calls that compute the same again."""
-    return region.use.again / region.use.calls
+def _again_s(region: Region) -> float:
+    """Seconds of its calls that compute the same again."""
+    return region.seconds * region.use.again / region.use.calls
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
@@ -193,8 +184,8 @@ def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
     """Logits of a vocabulary are computed for positions that the loss ignores.
 
     Prompts of a conversation, tokens that are not masked, padding.  Removed is their part of the
-    head's product, of the loss, and of the backward of both: all that touches as many numbers as
-    the logits have.  Padding is not counted twice.
+    head's product, of the loss, and of the backward of both: all that has the classes as a side
+    and touches as many numbers as the logits have.  Padding is not counted twice.
 
     Wrong where: the logits of these positions are wanted for something else.
     To confirm: `trainperf prove` with the head on the rows that have a target, and the same loss.
@@ -225,9 +216,11 @@ def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _touches_logits(use: OperatorUse, positions: int, classes: int) -> bool:
     """Whether it is given, or computes, about as many numbers as there are logits."""
-    sizes = [*map(prod, use.shapes), use.written_numbers]
+    product = use.kind == "matmul"
+    # A weight of so many rows may have as many columns as there are positions.
+    given = [s for s in use.shapes if s and (s[-1] == classes or (product and s[0] == classes))]
+    result = [use.written_numbers] if product and given else []
     return any(
         positions <= size / classes <= (1 + LIMITS.notable) * positions
-        for size in sizes
-        if not size % classes
+        for size in [*map(prod, given), *result]
     )

@@ -49,7 +49,8 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     """Judging the answers is a notable part of the step: each function with its time and CPUs.
 
     One that waits, for a service or another process, has use for waits at the same time; one that
-    computes, for more CPUs.
+    computes, for more CPUs: nothing is said where it keeps all busy, or where a model computes on a
+    device, which has no phase of its own.
 
     Wrong where: it computes in processes of its own, whose CPUs are not counted.
     To confirm: `trainperf prove` with a reward that returns a constant.
@@ -62,7 +63,13 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     computes = cpus is not None and cpus >= LIMITS.mostly
     owner, name = facts.summary.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
     change = "rewards_in_processes" if computes else "rewards_at_once"
-    divides = (facts.cpus - 1) / facts.cpus if computes and facts.cpus else None
+    divides = None
+    if computes and facts.cpus:
+        part = account.spent(dearest) / claim.removes_s
+        divides = part * max(0.0, 1.0 - max(1.0, cpus or 0.0) / facts.cpus)
+    by_model = computes and dearest == REWARD and account.device is not None
+    if by_model or (divides is not None and divides < LIMITS.notable):
+        return None
     return Cause(
         id="reward_functions",
         title=f"rewards take {share(account.share(claim.removes_s))} of the step",
