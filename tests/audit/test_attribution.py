@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from trainperf.audit import audit_step
+from trainperf.audit import Audit, audit_step
 from trainperf.audit.stack_frames import definition_line, place, shown_path
 from trainperf.core.artifacts.audit import OperatorUse, StepAudit
+from trainperf.recording.guard import Guard
 
 
 class Block(nn.Module):
@@ -61,6 +62,19 @@ def batch() -> Tensor:
 def matmuls(audit: StepAudit, part: str) -> list[OperatorUse]:
     """Contractions of one part, in order."""
     return [use for use in audit.operators if use.kind == "matmul" and use.part == part]
+
+
+def test_a_guard_around_the_audit_hides_nothing() -> None:
+    """What begins a backward, and clipping, are what they are in a fit, too."""
+    model = Model()
+    audit = Audit(model, lambda function: Guard().wrap("audit", function))
+
+    with audit:
+        model(batch()).sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    parts = {use.short_name: use.part for use in audit.result().operators}
+    assert (parts["ones_like"], parts["_foreach_norm"]) == ("backward", "optimizer")
 
 
 def test_forward_and_backward_are_told_apart_and_named_alike() -> None:

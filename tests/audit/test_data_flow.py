@@ -80,3 +80,70 @@ def test_equal_modules_that_need_nothing_of_each_other_are_told_from_layers(
     parts = {("Loop.parts", "forward"), ("Loop.parts", "backward")}
     assert marked == (parts if apart else set())
     assert not any(row.siblings for row in rows if ".parts" not in (row.module or ""))
+
+
+def one_by_one(model: nn.Module) -> None:
+    """A backward for each row."""
+    for row in BATCH:
+        model(row[None]).square().sum().backward()
+
+
+def frames(model: nn.Module) -> None:
+    """One backward for all, and something done with each of them."""
+    torch.stack([model(BATCH * time).tanh() for time in range(4)]).sum().backward()
+
+
+def steps(model: nn.Module) -> None:
+    """Each needs what was before it."""
+    hidden = BATCH
+    for _ in range(4):
+        hidden = model(hidden)
+    hidden.sum().backward()
+
+
+def unlike(model: nn.Module) -> None:
+    """Rows of unlike number."""
+    for number in range(1, 5):
+        model(BATCH[:number]).sum().backward()
+
+
+def updated(model: nn.Module) -> None:
+    """Another model each time."""
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for row in BATCH:
+        model(row[None]).square().sum().backward()
+        optimizer.step()
+
+
+def normed(model: nn.Module) -> None:
+    """Statistics of each batch go into the next one's."""
+    model[1] = nn.BatchNorm1d(16)
+    for time in range(4):
+        model(BATCH * time).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("loop", "apart"),
+    [
+        (one_by_one, True),
+        (frames, True),
+        (steps, False),
+        (unlike, False),
+        (updated, False),
+        (normed, False),
+    ],
+)
+def test_calls_of_a_module_that_need_nothing_of_each_other_are_told_from_steps(
+    loop: Callable[[nn.Module], None],
+    apart: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """In forward and in backward, by the outermost module that is called so, and how often."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+
+    rows = audit_step(lambda: loop(model), model=model).operators
+
+    repeated = {(row.repeated, row.passes) for row in rows if row.part in ("forward", "backward")}
+    assert (("Sequential", 4) in repeated) is apart
+    assert apart or {row.repeated for row in rows} == {""}
+    products = [row for row in rows if row.matmul_flops]
+    assert all(row.repeated for row in products) is apart

@@ -78,8 +78,10 @@ class Attribution:
         """By identity: a metric of torchmetrics is a module whose hash changes with its state."""
         self._models: Counter[str] = Counter()
         """Class of a model to how many there are."""
-        self._running: list[tuple[nn.Module, int]] = []
-        """Each with the number of graph nodes when it was called."""
+        self._running: list[tuple[nn.Module, dict[str, int]]] = []
+        """Each with the `passes` inside of it."""
+        self._passes: Counter[str] = Counter()
+        """Path of a module to how often it was called."""
         self._gradients: dict[int, int] = {}
         """Weight, by identity, to the storage of its gradient as an optimizer stepped."""
         self._held: set[int] = set()
@@ -152,6 +154,11 @@ class Attribution:
         self._nodes = nodes
         return part, site, nodes - 1 if nodes != before else None
 
+    @property
+    def passes(self) -> dict[str, int]:
+        """Path of each running module, the outer ones first, to the number of its present call."""
+        return self._running[-1][1] if self._running else {}
+
     def _origin(self) -> tuple[Site, int | None]:
         """Of the forward call that made the running node, else of the call of backward."""
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
@@ -171,7 +178,9 @@ class Attribution:
     def _enter_module(self, module: nn.Module, *_: object) -> None:
         if id(module) not in self._names:
             self._learn(module)
-        self._running.append((module, _nodes()))
+        name = self._names[id(module)][0]
+        self._passes[name] += 1
+        self._running.append((module, {**self.passes, name: self._passes[name]}))
 
     def _leave_module(self, module: nn.Module, *_: object) -> None:
         # An exception may have skipped modules inside this one.

@@ -142,6 +142,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 site=site,
                 like=like,
                 accesses=accesses,
+                passes=self._where.passes,
                 host_ns=host_ns,
                 busy_ns=min(busy_ns, host_ns),
                 before_ns=start_ns - self._since_ns,

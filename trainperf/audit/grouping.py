@@ -16,8 +16,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
-from trainperf.audit.data_flow import dead_ends, members_of, siblings
+import msgspec
+
+from trainperf.audit.data_flow import dead_ends, loops_in
 from trainperf.audit.operator_call import Access, Call
+from trainperf.audit.products import reordered
 from trainperf.core.artifacts.audit import OperatorUse, Place
 
 
@@ -46,22 +49,28 @@ def rows_of(
         fused, outer = sum(compress(traffic, standing)), sum(compress(sizes, standing))
         moved[id(call)] = sum(traffic), fused, sum(sizes) - outer
     alike: dict[tuple[object, ...], list[Call]] = {}
-    dead, equals = dead_ends(calls, gradients), siblings(calls)
+    dead, loops, left = dead_ends(calls, gradients), loops_in(calls), reordered(calls)
     for call in calls:
         like, place = call.like, place_of(call, device)
         given = (like.shapes, like.dtypes, like.result_dtype)
-        key = (like.name, call.part, call.site, call.constant, place, *given, id(call) in dead)
+        flow = (call.constant, id(call) in dead, loops.repeated(call), left.get(id(call)))
+        key = (like.name, call.part, call.site, place, *given, *flow)
         alike.setdefault(key, []).append(call)
-    return tuple(
-        _row(
-            same,
-            place_of(same[0], device),
-            [moved.get(id(call), (0, 0, 0)) for call in same],
-            unheld=_unheld(same[0], unheld, dead=id(same[0]) in dead),
-            siblings=next((at for at in members_of(same[0].site.module) if at in equals), ""),
+    rows = []
+    for same in alike.values():
+        first, repeated = same[0], loops.repeated(same[0])
+        row = _row(same, place_of(first, device), [moved.get(id(call), (0, 0, 0)) for call in same])
+        rows.append(
+            msgspec.structs.replace(
+                row,
+                unheld=_unheld(first, unheld, dead=id(first) in dead),
+                siblings=loops.container(first),
+                repeated=repeated,
+                passes=loops.numbers.get(f"{repeated}()", 1),
+                reordered=left.get(id(first), 1.0),
+            )
         )
-        for same in alike.values()
-    )
+    return tuple(rows)
 
 
 def _unheld(call: Call, paths: Sequence[str], *, dead: bool) -> str:
@@ -84,9 +93,7 @@ def place_of(call: Call, device: str) -> Place:
     return "link" if device in call.like.devices and len(call.like.devices) > 1 else "host"
 
 
-def _row(
-    calls: Sequence[Call], place: Place, moved: Sequence[_Moved], *, unheld: str, siblings: str
-) -> OperatorUse:
+def _row(calls: Sequence[Call], place: Place, moved: Sequence[_Moved]) -> OperatorUse:
     first = calls[0]
     like, site = first.like, first.site
     products = [call.like.work for call in calls if call.like.work.kind == "matmul"]
@@ -122,8 +129,6 @@ def _row(
         busy_s=sum(call.busy_ns for call in calls) / 1e9,
         before_s=sum(call.before_ns for call in calls) / 1e9,
         logs=site.logs,
-        unheld=unheld,
-        siblings=siblings,
     )
 
 

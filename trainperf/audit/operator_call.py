@@ -1,6 +1,7 @@
 """Record of one operator call: the memory it touched and what it computed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch._ops import HigherOrderOperator, OpOverload
@@ -88,6 +89,8 @@ class Call:
     site: Site
     like: CallKind
     accesses: tuple[Access, ...]
+    passes: Mapping[str, int] = field(default_factory=dict)
+    """Path of each module that runs to the number of its call."""
     host_ns: int
     busy_ns: int = 0
     """The part of it in which the calling thread computed."""

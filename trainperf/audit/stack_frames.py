@@ -28,7 +28,8 @@ is the part of a framework that keeps and writes metrics."""
 
 _TORCH = Path(torch.__file__).parent
 _OURS = Path(__file__).parent.parent
-_AUDIT = f"{Path(__file__).parent}{os.sep}"
+_AUDIT = (f"{Path(__file__).parent}{os.sep}", str(_OURS / "recording" / "guard.py"))
+"""Its own files, and the guard around what torch calls of them."""
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = ("site-packages", "dist-packages")
 _FRAMEWORKS = (

@@ -37,13 +37,20 @@ def sixty(
     device: DeviceAccount | None = None,
     basis: Basis = "audited",
     micro_batches: int = 1,
+    between: float = 0,
     **known: object,
 ) -> Seen:
     """Sixty milliseconds: these operators, 30 of products in backward, 10 of fused update."""
     every = (FORWARD, *rows, BACKWARD, UPDATE)
     kind = "cpu" if device is None else "cuda"
     account = step(
-        *every, forward=20, backward=30, optimizer=10, device=device, regions_basis=basis
+        *every,
+        forward=20,
+        backward=30,
+        optimizer=10,
+        between=between,
+        device=device,
+        regions_basis=basis,
     )
     documents = audit_of(*every, device=kind, micro_batches=micro_batches)
     return seen(account, **{"documents": documents, "light": light(), **known})
@@ -75,6 +82,32 @@ def of_tables(ms: float, *, python: float) -> Region:
     """Operators of a loop over tables of unlike lengths."""
     inside = {"module": "Net.tables.3", "line": "net.py:12", "siblings": "Net.tables"}
     return region("embedding", ms, python=python, ideal=1, calls=64, **inside)
+
+
+def room(number: int, capacity: float | None = 64) -> dict[str, Scalar]:
+    """Micro-batches of an update, and memory in GiB."""
+    return {
+        "accumulate_grad_batches": number,
+        "gradient_bytes": GIB,
+        "device_memory_bytes": None if capacity is None else capacity * GIB,
+    }
+
+
+def of_samples(ms: float, *, python: float = 8, passes: int = 64, **fields: object) -> Region:
+    """Operators of a model that is called for each of 64 samples."""
+    inside = {"module": "Net.up", "line": "net.py:12", "repeated": "Net", "passes": passes}
+    needs = {"kind": "matmul", "flops": 10**6, "calls": 64, "ideal": 2}
+    return region("addmm", ms, python=python, **{**inside, **needs, **fields})
+
+
+def one_by_one(*rows: Region, samples: float = 64, **known: object) -> Seen:
+    """Sixty milliseconds with room for all samples at once."""
+    besides = {
+        "readings": {"resident_peak_bytes": 6 * GIB, "samples_per_s": samples / 0.06},
+        "settings": room(1),
+        **known,
+    }
+    return sixty(*rows, **besides)
 
 
 # -- copies, casts, constants ------------------------------------
@@ -410,6 +443,45 @@ UPDATES = (
         "one_product",
     ),
     Case(
+        "equal_passes",
+        "12 of 14 ms are no work of 64 samples: in one call a 64th of them",
+        one_by_one(of_samples(6), of_samples(4, python=0, ideal=3, calls=3)),
+        0.012 * 63 / 64,
+        "one_pass",
+        (
+            one_by_one(of_samples(5, python=2)),
+            one_by_one(of_samples(6, python=1)),  # calls that do what they can
+            one_by_one(of_samples(6, passes=1, repeated="")),
+            one_by_one(of_samples(6, kind="pointwise", flops=0)),  # a norm, a dropout
+            one_by_one(of_samples(6), device=on_gpu(host_bound=0.0)),
+            one_by_one(of_samples(6), settings=room(1, None)),
+            one_by_one(of_samples(6, written_bytes=48 * GIB)),
+            one_by_one(of_samples(6), settings=room(64), samples=512),  # micro-batches of eight
+            one_by_one(of_samples(6), settings={**room(64), "batch_size": 1}),
+        ),
+        words=(
+            "Net is called 64 times, which could be once: 23 % of the step",
+            "14.0 ms of 60.0 ms per step in 64 calls, for work of 2.00 ms",
+            "Call Net once for all 64",
+        ),
+        shows={"where": "net.py:12"},
+    ),
+    Case(
+        "equal_passes",
+        "what is done with each result counts, and the gaps between passes with a backward each",
+        one_by_one(
+            of_samples(6),
+            of_samples(1, python=7, ideal=0, flops=0, module=None, line="fit.py:9"),
+            settings=room(64),
+            between=32,
+            samples=64 * 60 / 92,
+        ),
+        (0.012 + 0.008 + 0.032) * 63 / 64,
+        "one_pass",
+        words=("and 32.0 ms between them", "at fit.py:9 one batch instead of the loop"),
+        shows={"where": "fit.py:9"},
+    ),
+    Case(
         "launch_bound",
         "20 ms of 1,500 operators, no work of which has to stay",
         tiny(20, 1500),
@@ -477,15 +549,6 @@ def accumulating(
         readings={"memory_peak_bytes": used * GIB, "samples_per_s": 8 / 0.048},
         settings=room(number, capacity),
     )
-
-
-def room(number: int, capacity: float | None = 64) -> dict[str, Scalar]:
-    """Micro-batches of an update, and memory in GiB."""
-    return {
-        "accumulate_grad_batches": number,
-        "gradient_bytes": GIB,
-        "device_memory_bytes": None if capacity is None else capacity * GIB,
-    }
 
 
 def tiny_micro_batches(**known: object) -> Seen:

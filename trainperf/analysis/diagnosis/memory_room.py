@@ -8,6 +8,12 @@ FULL = 0.8
 """Part of the memory that a change may fill."""
 
 
+def room_beside(account: StepAccount, facts: Facts, more_bytes: float) -> bool:
+    """Whether so many bytes more than at the peak would fit; not where that is not known."""
+    room = room_for(account, facts, 1.0)
+    return room is not None and room[0] + more_bytes <= FULL * room[1]
+
+
 def room_for(account: StepAccount, facts: Facts, grown: float) -> tuple[float, float] | None:
     """Peak and capacity of a rank in bytes, where all but the model may grow so many times.
 

@@ -102,6 +102,15 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     siblings: str = ""
     """Path of a container around it of equal modules that could be computed at once: none is given
     what another one has computed.  Empty without one."""
+    repeated: str = ""
+    """Path of a module around it, or one of whose results it works on, that is called again and
+    again with tensors of the same shapes, never with what another call of it has computed.  Empty
+    without one."""
+    passes: int = 1
+    """How often that module is called in the step."""
+    reordered: float = 1.0
+    """Share of its work that is left where the products that it is a part of are made in the other
+    order, `a @ (b @ c)` for `(a @ b) @ c`."""
 
     @property
     def short_name(self) -> str:

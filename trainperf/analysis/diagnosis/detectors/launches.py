@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from trainperf.analysis.diagnosis.account import (
     Claim,
+    Region,
     StepAccount,
     of_python,
     of_regions,
@@ -19,7 +21,7 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import (
     passes,
 )
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.diagnosis.memory_room import room_for
+from trainperf.analysis.diagnosis.memory_room import room_beside, room_for
 from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.groups import summed
@@ -59,6 +61,74 @@ def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
         facts,
         detail=f", {duration(around.removes_s)} of it around the calls",
     )
+
+
+def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
+    """A module is called again and again with tensors of one shape, where one call would do.
+
+    Samples, frames or draws one by one, none of which needs what another one has computed.  With
+    all of them in one batch each operator is called once: of what its calls take beyond their work
+    one part in so many is left.  What is done with the result of each counts, too.  Nothing is said
+    where all activations together would not fit into the memory, nor of micro-batches as they come
+    from the loader, which are `small_micro_batches`.
+
+    Wrong where: results depend on who is in the batch, as by a norm over it.
+    To confirm: `trainperf prove` with one call for all, and the same loss.
+    """
+    called = [row for row in passes(account) if row.use.repeated and row.use.passes > 1]
+    multiply = {row.use.repeated for row in called if row.use.matmul_flops}
+    loops_s = summed(
+        ((row.use.repeated, row.use.passes), row.seconds)
+        for row in called
+        if row.use.repeated in multiply
+    )
+    name, number = max(loops_s, key=lambda loop: loops_s[loop], default=("", 1))
+    loaded = number != _samples(facts, account) or facts.number("batch_size") == 1
+    if number == 1 or not account.host_decides or (number == facts.micro_batches and loaded):
+        return None
+    rows = [r for r in called if r.use.repeated in multiply and r.use.calls >= r.use.passes - 1]
+    if not room_beside(account, facts, sum(row.use.written_bytes for row in rows)):
+        return None
+    claim = of_regions(rows, stays_s=sum(_at_once_s(row, number, facts) for row in rows))
+    # Of the gaps before passes that are heard as micro-batches one comes after an update.
+    gaps_s = account.spent("between") if number == facts.micro_batches else 0.0
+    inside = f"{name}."
+    around = [row for row in rows if not f"{row.use.module}.".startswith(inside)]
+    where, _ = place_of(around or rows)
+    return cause_in_operators(
+        Cause(
+            id="equal_passes",
+            title=f"{name} is called {number} times, which could be once: {{part}} of the step",
+            evidence=(),
+            changes=(
+                Use(change="one_pass", values={"name": name, "number": number, "where": where}),
+            ),
+            claim=replace(
+                claim,
+                owns_s={**claim.owns_s, "between": gaps_s},
+                removes_s=claim.removes_s + gaps_s * (1 - 1 / number),
+            ),
+        ),
+        rows,
+        account,
+        facts,
+        detail=f" in {count(calls_of(rows))} calls, for work of "
+        f"{duration(sum(row.ideal_s for row in rows))}"
+        + (f", and {duration(gaps_s)} between them" if gaps_s else ""),
+        at=around,
+    )
+
+
+def _at_once_s(row: Region, number: int, facts: Facts) -> float:
+    """What the calls of a region take as one for so many: its work, and a part of the rest.
+
+    What it writes is work, though a cache may take it; what it reads may be the same weights.
+    Calls that do little else than their work take no less.
+    """
+    rate = inf if facts.light is None else facts.light.chip.memory_bytes_per_s
+    work_s = min(row.run_s, max(row.ideal_s, row.use.written_bytes / rate))
+    work_s = work_s if row.seconds > 4 * work_s else row.run_s
+    return work_s + (row.seconds - work_s) / number
 
 
 def equal_modules(account: StepAccount, facts: Facts) -> Cause | None:
@@ -174,12 +244,17 @@ def _fits_a_core(account: StepAccount, facts: Facts) -> bool:
 
 
 def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:
-    samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.run.world_size
+    rows = max(1, _samples(facts, account))
     return Use(
         change="larger_micro_batches",
-        values={"number": count(facts.micro_batches), "rows": max(1, round(samples))},
+        values={"number": count(facts.micro_batches), "rows": rows},
         step_s=account.step_s - saved_s,
     )
+
+
+def _samples(facts: Facts, account: StepAccount) -> int:
+    """Of a step on a rank; 0 is not known."""
+    return round((facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.run.world_size)
 
 
 def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
