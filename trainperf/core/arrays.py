@@ -15,3 +15,6 @@ Places = npt.NDArray[np.intp]
 
 Mask = npt.NDArray[np.bool_]
 """Which of them."""
+
+Integers = npt.NDArray[np.int64]
+"""Whole numbers, e.g. nanoseconds."""

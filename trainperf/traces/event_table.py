@@ -15,8 +15,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Integers
 
-Integers = npt.NDArray[np.int64]
+
 Codes = npt.NDArray[np.int32]
 Identities = npt.NDArray[np.int32]
 Ratios = npt.NDArray[np.float16]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.core.arrays import Mask, Places
-from trainperf.traces.event_table import NONE, Codes, EventTable, Integers
+from trainperf.core.arrays import Integers, Mask, Places
+from trainperf.traces.event_table import NONE, Codes, EventTable
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork, sums
 from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.arrays import Integers
 from trainperf.core.errors import TraceError
 from trainperf.core.paths import AnyPath
-from trainperf.traces.event_table import NONE, EventTable, Integers, Kind, Losses, TraceInfo
+from trainperf.traces.event_table import NONE, EventTable, Kind, Losses, TraceInfo
 from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
 from trainperf.traces.reading.source import ReadLimits

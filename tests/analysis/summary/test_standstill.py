@@ -125,6 +125,15 @@ WAITS = "waits in all_reduce (train.py:40)"
             id="one swaps",
         ),
         pytest.param(
+            [
+                rank(0, Place("/usr/lib/python3.11/socket.py", 720, "SocketIO.readinto")),
+                rank(1, *DISTRIBUTED),
+            ],
+            "No step has ended for 300 s, since step 12 began: rank 0 waits for the answer of a "
+            f"server in main (train.py:40); rank 1 {WAITS}.",
+            id="one asks a server",
+        ),
+        pytest.param(
             [rank(1, *DISTRIBUTED)],
             "No step has ended for 300 s, since step 12 began: rank 0 has written nothing yet; "
             f"rank 1 {WAITS}.",

@@ -106,6 +106,7 @@ At = Literal[
     "collective",
     "backward",
     "loader",
+    "answer",
     "saving",
     "stands",
     "works",
@@ -114,8 +115,8 @@ At = Literal[
     "ended",
     "silent",
 ]
-"""What ranks are at: they wait for others, for a batch or for a disk, they are at a line, still or
-not; or they say nothing themselves."""
+"""What ranks are at: they wait for others, for a batch, for a server or for a disk, they are at a
+line, still or not; or they say nothing themselves."""
 
 
 class RanksAt(msgspec.Struct, frozen=True, kw_only=True):

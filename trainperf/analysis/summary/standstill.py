@@ -21,7 +21,8 @@ from trainperf.core.phases import Gap
 _SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
 _DISTRIBUTED = "torch/distributed/"
 _LOADER = "torch/utils/data/dataloader.py"
-_HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
+_ANSWERS = ("socket.py", "ssl.py")
+_HOLDS = ("stopped", "gone", "ended", "silent", "works", "answer", "stands", "loader", "saving")
 """Before ranks that wait for others, which hold nobody."""
 
 
@@ -112,10 +113,11 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str, str]:
         ("collective", several and collective),
         ("backward", several and in_engine),
         ("loader", _passes(standstill.stack, _LOADER)),
+        ("answer", any(each.file.endswith(_ANSWERS) for each in inside)),
         ("stands", True),
     )
     where, function = (f"{own.file}:{own.line}", own.function) if own else ("", "")
-    named = {"collective": collective, "works": function, "stands": function}
+    named = {"collective": collective, "works": function, "answer": function, "stands": function}
     return at, where, named.get(at, ""), standstill.handles
 
 

@@ -1,4 +1,4 @@
-"""What steps have beside their columns: phases that a loop has named itself, and answers.
+"""Sums of steps beside their columns: phases that a loop has named itself, and answers.
 
 `Totals.own` holds the sums of it by name; those names are written and read here alone.
 """

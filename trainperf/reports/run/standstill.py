@@ -10,6 +10,7 @@ _AT = {
     "collective": "{wait} in {function}{where}",
     "backward": "{wait} in backward{where}, where gradients are reduced",
     "loader": "{wait} for a batch of the loader{where}",
+    "answer": "{wait} for the answer of a server in {function}{where}",
     "saving": "{be} saving a checkpoint{where}",
     "stands": "{stand} still in {function}{where}",
     "works": "{be} in {function}{where}",
@@ -36,7 +37,7 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         step = f"step {hang.step:,}"
         where = f"in {step}"
     first = hang.at[0].at
-    works = any(each.at in ("works", "silent") for each in hang.at)
+    works = any(each.at in ("works", "silent", "answer") for each in hang.at)
     saves = first == "saving" and all(each.at in ("saving", *_WAIT) for each in hang.at)
     began = f"Hanging for {lasts} {where}"
     if saves:

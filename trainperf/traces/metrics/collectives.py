@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.core.arrays import Places
-from trainperf.traces.event_table import NONE, Codes, EventTable, Integers, Kind
+from trainperf.core.arrays import Integers, Places
+from trainperf.traces.event_table import NONE, Codes, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.spans import StepSpans, named, nest, present
 

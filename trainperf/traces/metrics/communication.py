@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainperf.core.arrays import Mask, Places
-from trainperf.traces.event_table import NONE, EventTable, Integers
+from trainperf.core.arrays import Integers, Mask, Places
+from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.collectives import ALL_REDUCE, Collectives
 from trainperf.traces.metrics.device import (
     DeviceUse,

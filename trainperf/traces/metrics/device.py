@@ -11,8 +11,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.core.arrays import Mask, Places
-from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, EventTable, Integers, Kind
+from trainperf.core.arrays import Integers, Mask, Places
+from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, EventTable, Kind
 from trainperf.traces.metrics.spans import (
     WINDOW,
     Spans,

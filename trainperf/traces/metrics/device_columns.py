@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.core.arrays import Mask, Places
-from trainperf.traces.event_table import NONE, EventTable, Integers, Kind
+from trainperf.core.arrays import Integers, Mask, Places
+from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.device import (
     DeviceUse,
     DeviceWork,

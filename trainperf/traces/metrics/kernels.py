@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from trainperf.traces.event_table import EventTable, Integers, Ratios
+from trainperf.core.arrays import Integers
+from trainperf.traces.event_table import EventTable, Ratios
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.device_columns import sounds_of_tensor_cores
 from trainperf.traces.metrics.spans import present

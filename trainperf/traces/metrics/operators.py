@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from trainperf.core.arrays import Mask
-from trainperf.traces.event_table import NONE, EventTable, Integers
+from trainperf.core.arrays import Integers, Mask
+from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.spans import Nest, StepSpans, present
 from trainperf.traces.results import Operator

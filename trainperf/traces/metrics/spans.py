@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.core.arrays import Mask, Places
-from trainperf.traces.event_table import NONE, Codes, EventTable, Integers, Kind
+from trainperf.core.arrays import Integers, Mask, Places
+from trainperf.traces.event_table import NONE, Codes, EventTable, Kind
 from trainperf.traces.results import PROFILER_STEP
 
 

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.core.arrays import Mask
+from trainperf.core.arrays import Integers, Mask
 from trainperf.core.errors import TraceError
-from trainperf.traces.event_table import NONE, Codes, Integers, Kind
+from trainperf.traces.event_table import NONE, Codes, Kind
 
 
 MEMORY_NAME = "[memory]"

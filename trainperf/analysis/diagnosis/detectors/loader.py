@@ -245,7 +245,7 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
     making, few = () if inside is None else inside.making, int(min(shards or number, number))
     batches = () if inside is None else inside.batches
-    made = [f"worker {at}: {each:,}" for at, each in enumerate(batches)]
+    delivered = [f"worker {at}: {each:,}" for at, each in enumerate(batches)]
     little = "next to nothing" if batches and batches.count(0) < loader.idle else "nothing"
     shares = [f"worker {at}: {share(part)}" for at, part in enumerate(making)]
     return Cause(
@@ -253,7 +253,7 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"{loader.idle} of the loader's {number} workers deliver {little}"
         + (f": the dataset has {plural(few, 'shard')}" if number - few == loader.idle else ""),
         evidence=of_evidence(
-            made and f"batches: {', '.join(made[:8])}",
+            delivered and f"batches: {', '.join(delivered[:8])}",
             shares and f"share of the time in which batches were made: {', '.join(shares[:8])}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
         ),
