@@ -39,6 +39,9 @@ from trainperf.audit.traffic import storage_key
 from trainperf.core.artifacts.audit import Part
 
 
+UPDATE_NS = 250_000_000
+"""Processor time for an update where none is left."""
+
 P = ParamSpec("P")
 
 
@@ -95,7 +98,7 @@ class Attribution:
         self._update_hooks: list[RemovableHandle] = []
         self._entered = False
         self.left_ns = math.inf
-        """Processor time that looking at operators may still take; below zero they are let pass.
+        """Processor time that looking at operators may still take.
 
         Not wall time: on a busy machine an audit is slower, and so is everything.
         """
@@ -153,6 +156,17 @@ class Attribution:
         self._sites.setdefault(nodes - 1, site)
         self._nodes = nodes
         return part, site, nodes - 1 if nodes != before else None
+
+    def lets_pass(self) -> bool:
+        """Whether the operator that is being dispatched is not looked at, as no time is left.
+
+        An update comes after all else, and is looked at for a while even then.
+        """
+        if self.left_ns >= 0:
+            return False
+        updates = self._updating and not torch.is_grad_enabled()
+        in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
+        return not updates or in_backward or self.left_ns < -UPDATE_NS
 
     @property
     def passes(self) -> dict[str, int]:

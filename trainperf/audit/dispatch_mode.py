@@ -74,7 +74,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     ) -> object:
         """Run the operator, then look at it."""
         given = kwargs or {}
-        if self._where.left_ns < 0 or FakeTensor in types:
+        if self._where.lets_pass() or FakeTensor in types:
             return func(*args, **given)
         if isinstance(func, OpOverload):
             # A tensor made of tensors takes its operator apart, and so does a composite operator

@@ -3,8 +3,9 @@
 import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ from trainperf.audit.data_flow import unread
 from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.grouping import rows_of
 from trainperf.audit.nested import fields_of
+from trainperf.audit.operator_call import Call
 from trainperf.audit.traffic import storage_key
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.machine.clocks import monotonic_ns
@@ -44,8 +46,8 @@ class Audit:
     Args:
         model: Module that the others are named from; by default the outermost one that runs.
         shield: Wraps what torch calls, so that a fault of ours ends the audit only.
-        most_ns: Processor time for looking at operators: then they are let pass; `None` for no
-            limit.
+        most_ns: Processor time for looking at operators: then those of forward and backward are
+            let pass; `None` for no limit.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Audit:
         self._start_ns = self._wall_ns = 0
         self._calls_before = 0
         """Of batches that were trained before the present one."""
+        self._whole: list[list[Call]] = []
+        """The calls of each that was looked at to its end."""
         self._batches: list[dict[str, int]] = []
-        """Of each, once it was trained: fields that no operator has read, and their bytes."""
+        """Of each of these: fields that no operator has read, and their bytes."""
         self._batch_bytes = 0
 
     def __enter__(self) -> Self:
@@ -94,7 +98,14 @@ class Audit:
         Tensors of other classes than torch's own are left out: operators are seen to read what is
         inside of them.
         """
-        calls, self._calls_before = self._mode.calls[self._calls_before :], len(self._mode.calls)
+        every, before = self._mode.calls, self._calls_before
+        calls = every[before:]
+        if self._where.left_ns < 0:  # amid it, or before it began: what is whole is the update
+            every[before:] = [call for call in calls if call.part == "optimizer"]
+        self._calls_before = len(every)
+        if self._where.left_ns < 0:
+            return
+        self._whole.append(calls)
         fields = dict(fields_of(batch))
         plain = {
             path: storage_key(tensor)
@@ -106,16 +117,27 @@ class Audit:
 
     @property
     def stopped(self) -> bool:
-        """Whether it has let operators pass."""
-        return self._where.left_ns < 0
+        """Whether it has let operators pass, and has seen no batch to its end."""
+        return self._where.left_ns < 0 and not self._whole
+
+    @property
+    def batches_seen(self) -> int:
+        """How many batches were looked at to their end."""
+        return len(self._whole)
 
     def release(self) -> None:
         """Leave no hook behind, where `__exit__` came amid an update; call it outside of any."""
         self._where.release()
 
     def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
-        """What was seen; after `__exit__`."""
+        """What was seen; after `__exit__`.
+
+        Batches for which no time was left are taken to be as the last one that was looked at.
+        """
         calls = self._mode.calls
+        if self._where.left_ns < 0 and self._whole:
+            passed = range(1, micro_batches - len(self._whole) + 1)
+            calls = [*(call for at in passed for call in _repeated(self._whole[-1], at)), *calls]
         device = computing(kind for call in calls for kind in call.like.devices)
         parameters = () if self._model is None else self._model.parameters()
         place = next((p.device for p in parameters if p.device.type == device), device)
@@ -137,3 +159,10 @@ class Audit:
                 if all(path in each for each in self._batches)
             },
         )
+
+
+def _repeated(calls: Sequence[Call], times: int) -> Iterator[Call]:
+    """The calls of a batch that is so many after theirs: modules are called once more for it."""
+    later = times * len(calls)
+    for call in calls:
+        yield replace(call, passes={path: number + later for path, number in call.passes.items()})

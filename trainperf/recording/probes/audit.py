@@ -200,7 +200,9 @@ class AuditProbe(Probe):
             audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
             audited(self._audit.allocations, draft.index, draft.micro_batches)
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
-        self._note = f"step {draft.index} was audited, which made it take {duration(took_s)}"
+        looked_at, batches = self._audit.batches_seen, draft.micro_batches
+        by = f" by {looked_at} of its {batches} batches" if 0 < looked_at < batches else ""
+        self._note = f"step {draft.index} was audited{by}, which made it take {duration(took_s)}"
 
     def _avoid(self, step: int, why: str) -> bool:
         """Have the second step from now captured if an audit would hurt; whether none is made."""
