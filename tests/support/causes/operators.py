@@ -24,9 +24,24 @@ from trainperf.core.artifacts.audit import AttentionTime, MeasuredChip
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.steps.records import Scalar
+from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
 
 
 MB = 10**6
+
+
+def pairs(*, ms: float, calls: int = 2000, **known: object) -> Seen:
+    """Steps of 100 ms, of which two were captured: one operator took so many of them."""
+    operator = Operator(name="aten::sub", calls=2 * calls, self_cpu_s=2 * ms / 1e3)
+    trace = RankTrace(
+        file="x",
+        steps=(TraceStep(step=1, step_s=0.1),) * 2,
+        totals=TraceTotals(steps=2, step_s=0.1),
+        top_cpu_operators=(operator,),
+    )
+    return seen(step(forward=40, backward=50, other=10), traces=(trace,), **known)
+
+
 FORWARD = region("addmm", 1, ideal=1, kind="matmul", line="net.py:5")
 BACKWARD = region("mm", 30, ideal=30, part="backward", kind="matmul", line="net.py:9")
 UPDATE = region("_fused_adamw_", 10, ideal=10, part="optimizer", line="fit.py:3")
@@ -621,6 +636,16 @@ WAITING = (
         (marks(0.0, host_s=0.0049),),
         words=("the device is idle 40 % of the time because launches come too late",),
         shows={"confidence": "high"},
+    ),
+    Case(
+        "launch_bound",
+        "2,000 calls with equal shapes take 30 of the 100 ms of a captured step",
+        pairs(ms=30),
+        0.030,
+        "one_operator",
+        (pairs(ms=19), pairs(ms=30, calls=90), pairs(ms=30, documents=audit_of())),
+        words=("a Python loop launches 2,000 tiny operators", "sub 2,000 times in a captured step"),
+        shows={"bounded": False},
     ),
     Case(
         "launch_bound",

@@ -10,9 +10,10 @@ from trainperf.analysis.diagnosis.account import (
     StepAccount,
     of_python,
     of_regions,
+    of_slots,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use
-from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of, sampled
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     calls_of,
     cause_in_operators,
@@ -170,16 +171,19 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
     An audited step shows which, on a device only where the always-on marks say that it waits for
     the host.  What has to stay is the roofline of the same work.  Where one line calls operators
     again and again for one batch, each time for no longer than some launches, it is that Python
-    loop, and a single operator may do the work of all its calls.  Without such operators a capture
-    shows how long the device was idle because launches came too late, or the marks that it had
-    caught up at the end of most forwards and backwards: how much that costs they do not tell.
+    loop, and a single operator may do the work of all its calls.  A step with too many operators to
+    be audited is captured: those that are called by the hundred with equal shapes count then.
+    Without such operators a capture shows how long the device was idle because launches came too
+    late, or the marks that it had caught up at the end of most forwards and backwards: how much
+    that costs they do not tell.
 
     Wrong where: the audited step is smaller than most: larger batches hide launches; or something
     drains the device once in every step for another reason, e.g. a metric.
     To confirm: `trainperf try --only compile SCRIPT`; `trainperf prove` with a larger batch, in
     samples per second; a trace shows idle time before launches.
     """
-    return _tiny_operators(account, facts) or _idle_device(account, facts)
+    tiny = _tiny_operators(account, facts) or _loop_in_capture(account, facts)
+    return tiny or _idle_device(account, facts)
 
 
 def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
@@ -215,6 +219,36 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
         account,
         facts,
         detail=f", for work of {duration(sum(row.ideal_s for row in rows))}",
+    )
+
+
+def _loop_in_capture(account: StepAccount, facts: Facts) -> Cause | None:
+    """The same where no step was audited, by the host's operators of the latest capture."""
+    trace, line = facts.traces[-1] if facts.traces else None, facts.owner_of_phase("forward")
+    if trace is None or facts.documents.audit or not account.host_decides:
+        return None
+    steps, took_s = len(trace.steps), sum(step.step_s for step in trace.steps)
+    often = [each for each in trace.top_cpu_operators if each.calls >= MANY_CALLS * steps]
+    part = sum(each.self_cpu_s for each in often) / took_s if took_s else 0.0
+    if part < LIMITS.critical:
+        return None
+    work = of_slots(account, "forward", "backward")
+    shares = {slot: spent_s / work.removes_s for slot, spent_s in work.owns_s.items()}
+    lost_s, where = part * account.step_s, line.where if line else ""
+    named = (f"{each.name.removeprefix('aten::')} {each.calls // steps:,} times" for each in often)
+    return Cause(
+        id="launch_bound",
+        title=f"a Python loop launches {count(sum(each.calls for each in often) / steps)} tiny "
+        "operators in a step",
+        evidence=(
+            f"{', '.join(list(named)[:4])} in a captured step: {share(part)} of it by themselves",
+            *sampled(line),
+        ),
+        changes=(Use(change="one_operator", values={"where": where or "their line"}),),
+        claim=Claim(owns_s={at: s * lost_s for at, s in shares.items()}, removes_s=lost_s),
+        where=where,
+        bounded=False,
+        confidence="medium",
     )
 
 
