@@ -208,12 +208,12 @@ class Attribution:
         return self._gradients.needless(weights)
 
     def _backward_ended(self) -> None:
-        frame = _stack(beyond_user=False)[1]  # there is none where a device's thread comes last
-        line = self._backward_line if frame is None else caller_of(frame) or line_of(frame)
-        weights = (
-            p for _, module in self._names.values() for p in module.parameters(recurse=False)
-        )
-        self._gradients.backward_ended(weights, line or "an unknown line")
+        # There is no frame where a thread of the device's comes last.
+        site = _site(_stack(beyond_user=False)[1], None)
+        line = site.called_at or site.line or self._backward_line or "an unknown line"
+        own = (p for _, module in self._names.values() for p in module.parameters(recurse=False))
+        self._gradients.backward_ended(own, line)
+        self._backward_line = None
 
     def _update(self, optimizer: Optimizer, *_: object) -> None:
         if self._entered:

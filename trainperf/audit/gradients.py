@@ -7,9 +7,9 @@ read of it.
 
 import weakref
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from trainperf.audit.allocations import local_of, memory_of
 from trainperf.audit.data_flow import Ends
 from trainperf.audit.operator_call import Call
 from trainperf.audit.traffic import storage_key
+from trainperf.core.groups import grouped
 
 
 class NeedlessGradients(NamedTuple):
@@ -46,6 +47,9 @@ class _Gradient(NamedTuple):
     alive: weakref.ref[torch.UntypedStorage]
 
 
+_End = Literal["freed", "updated", "lost sight"]
+
+
 class Gradients:
     """Follows gradients through the backwards and updates of a step that it is told of.
 
@@ -55,30 +59,25 @@ class Gradients:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls = calls
-        self.held: set[int] = set()
+        self._held: set[int] = set()
         """Weights, by identity, of the optimizers that stepped."""
         self._waiting: dict[int, _Gradient] = {}
         """Memory, by identity, to the gradient that it has had since the last backward."""
-        self._past: list[tuple[_Gradient, int, bool]] = []
-        """Each with the number of calls up to which only these can have read it, and whether its
-        memory was freed then."""
+        self._past: list[tuple[_Gradient, int, _End]] = []
+        """Each with the number of calls up to which only these can have read it."""
         self._reads: dict[int, set[int]] = defaultdict(set)
-        self._learned: set[int] = set()
-        """Weights whose update was for what a backward had left."""
 
     def backward_ended(self, weights: Iterable[Tensor], line: str) -> None:
         """Take what a backward, called at a line, has left at these weights."""
-        for weight in weights:
-            gradient = None if weight.grad is None else local_of(weight.grad)
-            if gradient is None or gradient.layout is not torch.strided:
-                continue
+        gradients = ((id(each), local_of(each.grad)) for each in weights if each.grad is not None)
+        for weight, gradient in gradients:
             memory, size = memory_of(gradient)
             self._end(memory)
-            if size:
-                alive = weakref.ref(gradient.untyped_storage(), partial(self._end, memory))
-                self._waiting[memory] = _Gradient(
-                    id(weight), storage_key(gradient), len(self._calls), line, alive
-                )
+            if size and gradient.layout is torch.strided:
+                freed = partial(self._end, memory, "freed")
+                alive = weakref.ref(gradient.untyped_storage(), freed)
+                since, storage = len(self._calls), storage_key(gradient)
+                self._waiting[memory] = _Gradient(weight, storage, since, line, alive)
 
     def update(self, optimizer: Optimizer) -> None:
         """Take an update as it begins, and again when it was made: it may call backward itself.
@@ -86,13 +85,10 @@ class Gradients:
         What its operators read is seen; kernels of other libraries are none.
         """
         for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
-            self.held.add(id(weight))
+            self._held.add(id(weight))
             if weight.grad is not None:
-                memory, _ = memory_of(weight.grad)
-                if memory in self._waiting:
-                    self._learned.add(id(weight))
                 self._reads[len(self._calls)].add(storage_key(local_of(weight.grad)))
-                self._end(memory)
+                self._end(memory_of(weight.grad)[0], "updated")
 
     def pause(self) -> None:
         """From now on others may read the gradients."""
@@ -108,39 +104,36 @@ class Gradients:
         Args:
             weights: Path of each known module to its weights, by identity.
         """
-        paths: list[str] = []
-        unheld: list[_Gradient] = []
-        if self.held and self.held <= set().union(*weights.values()):
-            paths = [path for path, own in weights.items() if own and self.held.isdisjoint(own)]
-            past = [gradient for gradient, *_ in self._past]
-            kept = {(each.since, each.storage) for each in past if each.weight in self.held}
-            unheld = [each for each in past if (each.since, each.storage) not in kept]
+        knows = bool(self._held) and self._held <= set().union(*weights.values())
+        past = [gradient for gradient, *_ in self._past if knows]
+        kept = {(each.since, each.storage) for each in past if each.weight in self._held}
+        unheld = (each for each in past if (each.since, each.storage) not in kept)
+        paths = (path for path, own in weights.items() if own and self._held.isdisjoint(own))
         return NeedlessGradients(
-            sorted(paths, key=len), _ends(unheld), _ends(self._dropped()), self._reads
+            sorted(paths, key=len) if knows else (),
+            _ends(unheld),
+            _ends(self._dropped()),
+            self._reads,
         )
 
-    def _end(self, memory: int, freed: object = None) -> None:
+    def _end(self, memory: int, how: _End = "lost sight", *_: object) -> None:
         if memory in self._waiting:
-            gradient = self._waiting.pop(memory)
-            self._past.append((gradient, len(self._calls), freed is not None))
+            self._past.append((self._waiting.pop(memory), len(self._calls), how))
 
-    def _dropped(self) -> list[_Gradient]:
+    def _dropped(self) -> Iterator[_Gradient]:
+        """Those of weights whose update was for what another backward had left."""
+        updated = {gradient.weight for gradient, _, how in self._past if how == "updated"}
         zeroes: dict[int, list[tuple[int, bool]]] = {each.storage: [] for each, *_ in self._past}
         for at, call in enumerate(self._calls):
-            for access in call.accesses:
-                if access.storage in zeroes:
-                    zeroes[access.storage].append((at, "zero_." in call.like.name))
-        dropped = []
-        for gradient, until, freed in self._past:
+            for storage in zeroes.keys() & {access.storage for access in call.accesses}:
+                zeroes[storage].append((at, "zero_." in call.like.name))
+        for gradient, until, how in self._past:
             uses = zeroes[gradient.storage]
             within = (zeroed for at, zeroed in uses if gradient.since <= at < until)
-            if gradient.weight in self._learned and next(within, freed):
-                dropped.append(gradient)
-        return dropped
+            if gradient.weight in updated and next(within, how == "freed"):
+                yield gradient
 
 
 def _ends(gradients: Iterable[_Gradient]) -> Ends:
-    ends: dict[int, tuple[set[int], str]] = {}
-    for each in gradients:
-        ends.setdefault(each.since, (set(), each.line))[0].add(each.storage)
-    return ends
+    backwards = grouped((gradient.since, gradient) for gradient in gradients)
+    return {at: ({each.storage for each in own}, own[0].line) for at, own in backwards.items()}
