@@ -105,6 +105,26 @@ def perturbed_alone(pair: Pair) -> None:
     pair.judge(given.detach() + gradient.sign())
 
 
+def penalised(pair: Pair) -> None:
+    """The gradient of an input is a part of the loss."""
+    given = BATCH.clone().requires_grad_()
+    scores = pair.judges(given).mean()
+    (gradient,) = torch.autograd.grad(scores, given, create_graph=True)
+    pair.of_judges.zero_grad()
+    (scores + gradient.square().sum()).backward()
+    pair.of_judges.step()
+
+
+def overflowed(pair: Pair) -> None:
+    """A scaler has looked at the gradients of an update that it skips."""
+    scaler = torch.amp.GradScaler("cpu")
+    for scale in (torch.inf, 1.0):
+        pair.of_makes.zero_grad()
+        scaler.scale(pair.makes(BATCH).mean() * scale).backward()
+        scaler.step(pair.of_makes)
+        scaler.update()
+
+
 def two_losses(pair: Pair) -> None:
     """Their gradients are added up."""
     pair.of_makes.zero_grad()
@@ -179,6 +199,8 @@ def rows_of(step: Callable[[Pair], None], pair: Pair) -> list[OperatorUse]:
         (generator_first_frozen, {}),
         (perturbed, {"1.0": 1, "1.2": 1}),
         (perturbed_alone, {}),
+        (penalised, {}),
+        (overflowed, {}),
         (two_losses, {}),
         (logged, {}),
         (kept_by_hand, {}),
