@@ -25,6 +25,7 @@ from torch.optim.optimizer import (
 from torch.utils.hooks import RemovableHandle
 from typing_extensions import ParamSpec, Self
 
+from trainperf.audit.gradients import Gradients, NeedlessGradients
 from trainperf.audit.operator_call import Site
 from trainperf.audit.stack_frames import (
     Owner,
@@ -35,7 +36,6 @@ from trainperf.audit.stack_frames import (
     is_torchmetrics,
     line_of,
 )
-from trainperf.audit.traffic import storage_key
 from trainperf.core.artifacts.audit import Part
 
 
@@ -43,6 +43,9 @@ UPDATE_NS = 250_000_000
 """Processor time for an update where none is left."""
 
 P = ParamSpec("P")
+
+# As DDP does: there is no public way.
+_queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
 
 
 class Shield(Protocol):
@@ -68,6 +71,7 @@ class Attribution:
         root: Module that the others are named from; by default the outermost one that is called.
         shield: Wraps what torch calls, so that a fault of ours ends the audit only.
         updated: Called with the optimizer of each update that has been made.
+        gradients: Told of each backward and update.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Attribution:
         root: nn.Module | None,
         shield: Shield,
         updated: Callable[[Optimizer], None],
+        gradients: Gradients,
     ) -> None:
         self._root, self._shield, self._updated_too = root, shield, updated
         self._names: dict[int, tuple[str, nn.Module]] = {}
@@ -85,10 +90,11 @@ class Attribution:
         """Each with the `passes` inside of it."""
         self._passes: Counter[str] = Counter()
         """Path of a module to how often it was called."""
-        self._gradients: dict[int, int] = {}
-        """Weight, by identity, to the storage of its gradient as an optimizer stepped."""
-        self._held: set[int] = set()
-        """Weights, by identity, of the optimizers that stepped."""
+        self._gradients = gradients
+        self._backwards: set[int] = set()
+        """Runs of autograd's engine, by number."""
+        self._backward_line: str | None = None
+        """That called the last one, where it was to make the first gradient."""
         self._updating = 0
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
@@ -122,6 +128,7 @@ class Attribution:
 
     def __exit__(self, *exception: object) -> None:
         self._hooks.close()
+        self._gradients.pause()
         self._updating, self._entered = 0, False
         if not in_update():
             self.release()
@@ -136,7 +143,11 @@ class Attribution:
 
         The sequence number of that which it has made, or in backward of that which runs.
         """
-        in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
+        task = torch._C._current_graph_task_id()  # noqa: SLF001 no public name
+        in_backward = task != -1
+        if in_backward and task not in self._backwards:
+            self._backwards.add(task)
+            _queue(self._shield(self._backward_ended))
         computing = torch.is_grad_enabled()
         if in_backward and not computing:
             return "backward", *self._origin()
@@ -146,6 +157,7 @@ class Attribution:
         module = self._names[id(self._running[-1][0])][0] if self._running else None
         site = _site(frame, module, logs="logging" in owners)
         if "backward" in owners and not in_backward:  # the first gradient, of ones
+            self._backward_line = site.called_at or site.line
             return "backward", site, None
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
@@ -201,34 +213,31 @@ class Attribution:
         while self._running and self._running.pop()[0] is not module:
             pass
 
-    def unheld(self) -> tuple[tuple[str, ...], frozenset[int]]:
-        """Paths of modules of whose weights no optimizer that stepped holds any, outer ones first.
-
-        And the storages of the gradients that nobody holds.  Empty where no optimizer stepped, or
-        one holds what is no weight of a known module: it may be a copy of one.
-        """
+    def needless(self) -> NeedlessGradients:
+        """Gradients that no update has read, and modules that have no others."""
         weights = {
             path: {id(p) for p in module.parameters() if p.requires_grad}
             for path, module in self._names.values()
         }
-        if not self._held or self._held - set().union(*weights.values()):
-            return (), frozenset()
-        paths = (path for path in weights if weights[path] and not weights[path] & self._held)
-        kept = {self._gradients[weight] for weight in self._held & self._gradients.keys()}
-        return tuple(sorted(paths, key=len)), frozenset({*self._gradients.values()} - kept)
+        return self._gradients.needless(weights)
+
+    def _backward_ended(self) -> None:
+        # There is no frame where a thread of the device's comes last.
+        site = _site(_stack(beyond_user=False)[1], None)
+        line = site.called_at or site.line or self._backward_line or "an unknown line"
+        own = (p for _, module in self._names.values() for p in module.parameters(recurse=False))
+        self._gradients.backward_ended(own, line)
+        self._backward_line = None
 
     def _update(self, optimizer: Optimizer, *_: object) -> None:
         if self._entered:
             self._updating += 1
-            self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
-            weights = (
-                p for _, module in self._names.values() for p in module.parameters(recurse=False)
-            )
-            self._gradients |= {id(p): storage_key(p.grad) for p in weights if p.grad is not None}
+            self._gradients.update(optimizer)
 
     def _updated(self, optimizer: Optimizer, *_: object) -> None:
         if self._entered:
             self._updating = max(0, self._updating - 1)  # entered amid the update, in its closure
+            self._gradients.update(optimizer)
             self._updated_too(optimizer)
 
 

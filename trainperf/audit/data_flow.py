@@ -16,22 +16,35 @@ FEWEST = 4
 """So many equal modules are a loop."""
 
 
-def dead_ends(calls: Sequence[Call], gradients: Collection[int]) -> set[int]:
-    """Calls of backward, by identity, whose results go into these gradients and nowhere else.
+Ends = Mapping[int, tuple[Collection[int], str]]
+"""Number of calls before which values were made that nobody reads, to the storages that they are in
+then, and a line that it is about."""
+
+
+def dead_ends(
+    calls: Sequence[Call], ends_at: Ends, reads_at: Mapping[int, Collection[int]]
+) -> dict[int, str]:
+    """Calls of backward, by identity, whose results go nowhere else, with the line of that.
 
     Args:
         calls: In their order.
-        gradients: Storages.
+        ends_at: Where that is.
+        reads_at: Number of calls to the storages that others than calls read then.
     """
-    dead: set[int] = set()
-    ends, needed = set(gradients), set[int]()
-    for call in reversed(calls):
-        if call.part != "backward":
-            continue
+    dead: dict[int, str] = {}
+    ends, needed, line = set[int](), set[int](), ""
+    for at in range(len(calls), 0, -1):
+        ends -= {*reads_at.get(at, ())}
+        needed |= {*reads_at.get(at, ())}
+        if at in ends_at:
+            gone, line = ends_at[at]
+            ends |= {*gone}
+            needed -= {*gone}
+        call = calls[at - 1]
         written = {access.storage for access in call.accesses if access.writes}
         read = {access.storage for access in call.accesses if not access.writes}
-        if written and written <= ends:
-            dead.add(id(call))
+        if call.part == "backward" and written and written <= ends:
+            dead[id(call)] = line
             ends |= read - needed
         else:
             needed |= read

@@ -33,6 +33,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     """Records one `Call` per operator call; keeps no tensor alive.
 
     Args:
+        calls: What they are added to.
         where: Attributes calls; entered by the caller.
         allocations: Told of all calls.
         shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
@@ -41,9 +42,11 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     supports_higher_order_operators = True
     """Operators that are given functions, such as flex attention, are one call like any other."""
 
-    def __init__(self, where: Attribution, allocations: Allocations, shield: Shield) -> None:
+    def __init__(
+        self, calls: list[Call], where: Attribution, allocations: Allocations, shield: Shield
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
-        self.calls: list[Call] = []
+        self.calls = calls
         self._where, self._allocations = where, allocations
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""

@@ -12,13 +12,14 @@ else reads or what stays.  Results are parallel to the calls and their accesses.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
 import msgspec
 
 from trainperf.audit.data_flow import dead_ends, loops_in
+from trainperf.audit.gradients import NeedlessGradients
 from trainperf.audit.operator_call import Access, Call
 from trainperf.audit.products import reordered
 from trainperf.core.artifacts.audit import OperatorUse, Place
@@ -28,8 +29,7 @@ def rows_of(
     calls: Sequence[Call],
     device: str,
     cache_bytes: int | None,
-    unheld: Sequence[str] = (),
-    gradients: Collection[int] = (),
+    needless: NeedlessGradients,
 ) -> tuple[OperatorUse, ...]:
     """The rows of a step, in the order of their first call.
 
@@ -37,8 +37,7 @@ def rows_of(
         calls: In their order.
         device: Type of the one that computed.
         cache_bytes: Of its last cache; `None` where that is not known.
-        unheld: Modules of whose weights no optimizer holds any, the outer ones first.
-        gradients: Storages of gradients that no optimizer holds.
+        needless: Gradients that no update reads.
     """
     own = [call for call in calls if place_of(call, device) == "device"]
     moved: dict[int, _Moved] = {}
@@ -49,11 +48,14 @@ def rows_of(
         fused, outer = sum(compress(traffic, standing)), sum(compress(sizes, standing))
         moved[id(call)] = sum(traffic), fused, sum(sizes) - outer
     alike: dict[tuple[object, ...], list[Call]] = {}
-    dead, loops, left = dead_ends(calls, gradients), loops_in(calls), reordered(calls)
+    dead = dead_ends(calls, needless.unheld, needless.reads)
+    dropped = dead_ends(calls, needless.dropped, needless.reads)
+    loops, left = loops_in(calls), reordered(calls)
     for call in calls:
         like, place = call.like, place_of(call, device)
         given = (like.shapes, like.dtypes, like.result_dtype)
-        flow = (call.constant, id(call) in dead, loops.repeated(call), left.get(id(call)))
+        gone = id(call) in dead, dropped.get(id(call))
+        flow = (call.constant, *gone, loops.repeated(call), left.get(id(call)))
         key = (like.name, call.part, call.site, place, *given, *flow)
         alike.setdefault(key, []).append(call)
     rows = []
@@ -63,7 +65,8 @@ def rows_of(
         rows.append(
             msgspec.structs.replace(
                 row,
-                unheld=_unheld(first, unheld, dead=id(first) in dead),
+                unheld=_unheld(first, needless.paths, dead=id(first) in dead),
+                dropped=dropped.get(id(first), ""),
                 siblings=loops.container(first),
                 repeated=repeated,
                 passes=loops.numbers.get(f"{repeated}()", 1),

@@ -16,6 +16,7 @@ from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.data_flow import unread
 from trainperf.audit.dispatch_mode import AuditMode
+from trainperf.audit.gradients import Gradients
 from trainperf.audit.grouping import rows_of
 from trainperf.audit.nested import fields_of
 from trainperf.audit.operator_call import Call
@@ -59,9 +60,11 @@ class Audit:
     ) -> None:
         self.allocations = Allocations()
         """The memory that was taken meanwhile."""
-        self._where = Attribution(model, shield, self.allocations.updated)
+        calls: list[Call] = []
+        gradients = Gradients(calls)
+        self._where = Attribution(model, shield, self.allocations.updated, gradients)
         self._where.left_ns = math.inf if most_ns is None else most_ns
-        self._mode = AuditMode(self._where, self.allocations, shield)
+        self._mode = AuditMode(calls, self._where, self.allocations, shield)
         self._model = model
         self._entered = ExitStack()
         self._start_ns = self._wall_ns = 0
@@ -149,7 +152,7 @@ class Audit:
             device=device,
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
-            operators=rows_of(calls, device, cache, *self._where.unheld()),
+            operators=rows_of(calls, device, cache, self._where.needless()),
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
             batch_bytes=self._batch_bytes,

@@ -22,6 +22,12 @@ def of_teacher(ms: float, *, part: str = "backward", unheld: str = "Net.teacher"
     return region("mm", ms, python=1, part=part, kind="matmul", **inside)
 
 
+def dropped(ms: float) -> Region:
+    """Products of a generator, in a backward that was not for it."""
+    inside = {"part": "backward", "module": "Net.0", "line": "net.py:40", "dropped": "gan.py:61"}
+    return region("mm", ms, python=1, kind="matmul", **inside)
+
+
 HANDED_ON = of_teacher(12, unheld="")
 
 
@@ -233,6 +239,20 @@ CASES = (
         "no_gradients",
         (sixty(HANDED_ON),),
         words=("23 % of the step computes gradients", "Freeze Net.0.base and 1 other"),
+    ),
+    Case(
+        "dropped_gradients",
+        "a generator in the backward of its discriminator's loss",
+        sixty(dropped(11), of_teacher(8, unheld="")),
+        0.012,
+        "detach_input",
+        (sixty(dropped(4)), sixty(of_teacher(11, unheld=""))),
+        words=(
+            "20 % of the step computes gradients that are dropped before any update",
+            "12.0 ms of 60.0 ms per step in the backward of gan.py:61, zeroed or freed unread",
+            "Keep the backward at gan.py:61 out of these weights",
+        ),
+        shows={"where": "gan.py:61"},
     ),
     Case(
         "sparse_gradients",

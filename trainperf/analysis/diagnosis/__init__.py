@@ -58,6 +58,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "needless:computed_again",
             "needless:product_order",
             "needless:unheld_gradients",
+            "needless:dropped_gradients",
             "needless:sparse_gradients",
             "operators:attention",
             "transfer:offloaded_update",

@@ -98,7 +98,9 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     unheld: str = ""
     """Path of a module around it of whose weights no optimizer that stepped holds any; in backward
     only where all that it computes goes into gradients that nobody holds.  Empty without one."""
-
+    dropped: str = ""
+    """Line that called the backward it is of, where all that it computes goes into gradients that
+    are zeroed, replaced or freed before an update reads them.  Empty elsewhere."""
     siblings: str = ""
     """Path of a container around it of equal modules that could be computed at once: none is given
     what another one has computed.  Empty without one."""

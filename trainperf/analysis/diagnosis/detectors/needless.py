@@ -10,6 +10,7 @@ from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     cause_in_operators,
     emptying,
+    needless,
     passes,
 )
 from trainperf.analysis.diagnosis.facts import Facts
@@ -175,6 +176,36 @@ def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
         facts,
         detail=f", in {plural(len({r.use.module for r in backward}), 'module')}",
     )
+
+
+def dropped_gradients(account: StepAccount, facts: Facts) -> Cause | None:
+    """Backward computes gradients that are zeroed or freed before an update reads them.
+
+    A discriminator is trained on what still hangs on the generator, so that backward goes through
+    both, and `zero_grad` drops what it made there; or backward is called for the gradient of an
+    input, and makes those of all weights.  Removed is what goes into such gradients and nowhere
+    else.  Gradients that are still there at the end of the step are none.
+
+    Wrong where: code outside of torch has read these gradients, e.g. a kernel of its own.
+    To confirm: `trainperf prove` with the input of that pass detached, and the same loss.
+    """
+    rows = [region for region in account.regions if region.use.dropped]
+    lines_s = summed((region.use.dropped, region.seconds) for region in rows)
+    where = max(lines_s, key=lambda line: lines_s[line], default="")
+    cause = cause_in_operators(
+        Cause(
+            id="dropped_gradients",
+            title="{part} of the step computes gradients that are dropped before any update",
+            evidence=(),
+            changes=(Use(change="detach_input", values={"where": where}),),
+            claim=needless(rows),
+        ),
+        rows,
+        account,
+        facts,
+        detail=f" in the backward of {where}, zeroed or freed unread",
+    )
+    return cause and replace(cause, where=where, called_at="")
 
 
 def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:

@@ -1,0 +1,139 @@
+"""Gradients of weights, from the end of the backward that makes them to the update that reads them.
+
+What no update reads is made for nothing: gradients of weights that no optimizer holds, and those
+that are zeroed, replaced or freed before.  Their memory is known by weak reference, and nothing is
+read of it.
+"""
+
+import weakref
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from trainperf.audit.allocations import local_of, memory_of
+from trainperf.audit.data_flow import Ends
+from trainperf.audit.operator_call import Call
+from trainperf.audit.traffic import storage_key
+from trainperf.core.groups import grouped
+
+
+class NeedlessGradients(NamedTuple):
+    """Gradients of a step that no update reads."""
+
+    paths: Sequence[str]
+    """Modules of whose weights no optimizer holds any, the outer ones first."""
+    unheld: Ends
+    """Gradients that no optimizer holds."""
+    dropped: Ends
+    """Those that are gone before an update that reads what another backward has left."""
+    reads: Mapping[int, Collection[int]]
+    """Number of calls before an update to the storages of the gradients that it is for."""
+
+
+class _Gradient(NamedTuple):
+    """What a backward has left at a weight."""
+
+    weight: int
+    storage: int
+    since: int
+    """Number of calls when backward was over."""
+    line: str
+    """That called it."""
+    alive: weakref.ref[torch.UntypedStorage]
+
+
+_End = Literal["freed", "updated", "lost sight"]
+
+
+class Gradients:
+    """Follows gradients through the backwards and updates of a step that it is told of.
+
+    Args:
+        calls: Of the step so far.
+    """
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self._held: set[int] = set()
+        """Weights, by identity, of the optimizers that stepped."""
+        self._waiting: dict[int, _Gradient] = {}
+        """Memory, by identity, to the gradient that it has had since the last backward."""
+        self._past: list[tuple[_Gradient, int, _End]] = []
+        """Each with the number of calls up to which only these can have read it."""
+        self._reads: dict[int, set[int]] = defaultdict(set)
+
+    def backward_ended(self, weights: Iterable[Tensor], line: str) -> None:
+        """Take what a backward, called at a line, has left at these weights."""
+        gradients = ((id(each), local_of(each.grad)) for each in weights if each.grad is not None)
+        for weight, gradient in gradients:
+            memory, size = memory_of(gradient)
+            self._end(memory)
+            if size and gradient.layout is torch.strided:
+                freed = partial(self._end, memory, "freed")
+                alive = weakref.ref(gradient.untyped_storage(), freed)
+                since, storage = len(self._calls), storage_key(gradient)
+                self._waiting[memory] = _Gradient(weight, storage, since, line, alive)
+
+    def update(self, optimizer: Optimizer) -> None:
+        """Take an update as it begins, and again when it was made: it may call backward itself.
+
+        What its operators read is seen; kernels of other libraries are none.
+        """
+        for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
+            self._held.add(id(weight))
+            if weight.grad is not None:
+                self._reads[len(self._calls)].add(storage_key(local_of(weight.grad)))
+                self._end(memory_of(weight.grad)[0], "updated")
+
+    def pause(self) -> None:
+        """From now on others may read the gradients."""
+        for memory in [*self._waiting]:
+            self._end(memory)
+
+    def needless(self, weights: Mapping[str, Collection[int]]) -> NeedlessGradients:
+        """What no update reads; after `pause`.
+
+        Of weights that no optimizer holds nothing is said where no optimizer stepped, or one holds
+        what is no weight of a known module: it may be a copy of one.
+
+        Args:
+            weights: Path of each known module to its weights, by identity.
+        """
+        knows = bool(self._held) and self._held <= set().union(*weights.values())
+        past = [gradient for gradient, *_ in self._past if knows]
+        kept = {(each.since, each.storage) for each in past if each.weight in self._held}
+        unheld = (each for each in past if (each.since, each.storage) not in kept)
+        paths = (path for path, own in weights.items() if own and self._held.isdisjoint(own))
+        return NeedlessGradients(
+            sorted(paths, key=len) if knows else (),
+            _ends(unheld),
+            _ends(self._dropped()),
+            self._reads,
+        )
+
+    def _end(self, memory: int, how: _End = "lost sight", *_: object) -> None:
+        if memory in self._waiting:
+            self._past.append((self._waiting.pop(memory), len(self._calls), how))
+
+    def _dropped(self) -> Iterator[_Gradient]:
+        """Those of weights whose update was for what another backward had left."""
+        updated = {gradient.weight for gradient, _, how in self._past if how == "updated"}
+        zeroes: dict[int, list[tuple[int, bool]]] = {each.storage: [] for each, *_ in self._past}
+        for at, call in enumerate(self._calls):
+            for storage in zeroes.keys() & {access.storage for access in call.accesses}:
+                zeroes[storage].append((at, "zero_." in call.like.name))
+        for gradient, until, how in self._past:
+            uses = zeroes[gradient.storage]
+            within = (zeroed for at, zeroed in uses if gradient.since <= at < until)
+            if gradient.weight in updated and next(within, how == "freed"):
+                yield gradient
+
+
+def _ends(gradients: Iterable[_Gradient]) -> Ends:
+    backwards = grouped((gradient.since, gradient) for gradient in gradients)
+    return {at: ({each.storage for each in own}, own[0].line) for at, own in backwards.items()}
