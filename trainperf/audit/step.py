@@ -16,7 +16,7 @@ from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.data_flow import unread
 from trainperf.audit.dispatch_mode import AuditMode
-from trainperf.audit.gradients import Gradients
+from trainperf.audit.gradients import Gradients, NeedlessGradients
 from trainperf.audit.grouping import rows_of
 from trainperf.audit.nested import fields_of
 from trainperf.audit.operator_call import Call
@@ -135,12 +135,14 @@ class Audit:
     def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
         """What was seen; after `__exit__`.
 
-        Batches for which no time was left are taken to be as the last one that was looked at.
+        Batches for which no time was left are taken to be as the last one that was looked at; which
+        gradients nobody reads is not told then, as these were made at moments that nobody saw.
         """
-        calls = self._mode.calls
+        calls, needless = self._mode.calls, self._where.needless()
         if self._where.left_ns < 0 and self._whole:
             passed = range(1, micro_batches - len(self._whole) + 1)
             calls = [*(call for at in passed for call in _repeated(self._whole[-1], at)), *calls]
+            needless = NeedlessGradients((), {}, {}, {})
         device = computing(kind for call in calls for kind in call.like.devices)
         parameters = () if self._model is None else self._model.parameters()
         place = next((p.device for p in parameters if p.device.type == device), device)
@@ -152,7 +154,7 @@ class Audit:
             device=device,
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
-            operators=rows_of(calls, device, cache, self._where.needless()),
+            operators=rows_of(calls, device, cache, needless),
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
             batch_bytes=self._batch_bytes,
