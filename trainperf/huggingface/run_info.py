@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import cast
 
 import torch
+import transformers
 from torch.optim import Optimizer
-from transformers import Trainer, TrainerState, TrainingArguments
+from transformers import TrainerState, TrainingArguments
 
 from trainperf.core.steps.records import Scalar
 from trainperf.loop.framework_objects import optimizer_in
@@ -106,7 +107,7 @@ def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Sca
 
 def keeps_logits(args: TrainingArguments) -> bool:
     """Whether an evaluation gathers all that the model returns, for a metric at its end."""
-    own = (trainer for trainer in living(Trainer) if trainer.args is args)
+    own = (trainer for trainer in living(transformers.Trainer) if trainer.args is args)
     return any(
         trainer.compute_metrics is not None
         and trainer.preprocess_logits_for_metrics is None
