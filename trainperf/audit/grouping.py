@@ -76,6 +76,26 @@ def rows_of(
     return tuple(rows)
 
 
+_COUNTS = (
+    *("calls", "again", "flops", "matmul_flops", "repeated_flops"),
+    *("read_bytes", "written_bytes", "memory_bytes", "fused_bytes", "inner_bytes"),
+)
+_SECONDS = ("host_s", "busy_s", "before_s")
+"""Numbers of a row that grow with the batches of a step."""
+
+
+def several(rows: Sequence[OperatorUse], times: float) -> tuple[OperatorUse, ...]:
+    """The rows of a step with so many times as many batches, and one update all the same."""
+    return tuple(row if row.part == "optimizer" else _several(row, times) for row in rows)
+
+
+def _several(row: OperatorUse, times: float) -> OperatorUse:
+    counts = {name: round(getattr(row, name) * times) for name in _COUNTS}
+    seconds = {name: getattr(row, name) * times for name in _SECONDS}
+    passes = 1 if row.passes == 1 else round(row.passes * times)  # one: no loop over calls
+    return msgspec.structs.replace(row, passes=passes, **counts, **seconds)
+
+
 def _unheld(call: Call, paths: Sequence[str], *, dead: bool) -> str:
     """Module with gradients for nothing that a call is of, or hands them to; else the line."""
     within = f"{call.site.module}."

@@ -3,9 +3,8 @@
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -17,7 +16,7 @@ from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.data_flow import unread
 from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.gradients import Gradients, NeedlessGradients
-from trainperf.audit.grouping import rows_of
+from trainperf.audit.grouping import rows_of, several
 from trainperf.audit.nested import fields_of
 from trainperf.audit.operator_call import Call
 from trainperf.audit.traffic import storage_key
@@ -70,8 +69,8 @@ class Audit:
         self._start_ns = self._wall_ns = 0
         self._calls_before = 0
         """Of batches that were trained before the present one."""
-        self._whole: list[list[Call]] = []
-        """The calls of each that was looked at to its end."""
+        self.batches_seen = 0
+        """How many were looked at to their end."""
         self._batches: list[dict[str, int]] = []
         """Of each of these: fields that no operator has read, and their bytes."""
         self._batch_bytes = 0
@@ -108,7 +107,7 @@ class Audit:
         self._calls_before = len(every)
         if self._where.left_ns < 0:
             return
-        self._whole.append(calls)
+        self.batches_seen += 1
         fields = dict(fields_of(batch))
         plain = {
             path: storage_key(tensor)
@@ -121,12 +120,7 @@ class Audit:
     @property
     def stopped(self) -> bool:
         """Whether it has let operators pass, and has seen no batch to its end."""
-        return self._where.left_ns < 0 and not self._whole
-
-    @property
-    def batches_seen(self) -> int:
-        """How many batches were looked at to their end."""
-        return len(self._whole)
+        return self._where.left_ns < 0 and not self.batches_seen
 
     def release(self) -> None:
         """Leave no hook behind, where `__exit__` came amid an update; call it outside of any."""
@@ -135,13 +129,12 @@ class Audit:
     def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
         """What was seen; after `__exit__`.
 
-        Batches for which no time was left are taken to be as the last one that was looked at; which
-        gradients nobody reads is not told then, as these were made at moments that nobody saw.
+        Batches for which no time was left are taken to be as the others on average; which gradients
+        nobody reads is not told then, as these were made at moments that nobody saw.
         """
-        calls, needless = self._mode.calls, self._where.needless()
-        if self._where.left_ns < 0 and self._whole:
-            passed = range(1, micro_batches - len(self._whole) + 1)
-            calls = [*(call for at in passed for call in _repeated(self._whole[-1], at)), *calls]
+        calls, needless, times = self._mode.calls, self._where.needless(), 1.0
+        if self._where.left_ns < 0 and self.batches_seen:
+            times = micro_batches / self.batches_seen
             needless = NeedlessGradients((), {}, {}, {})
         device = computing(kind for call in calls for kind in call.like.devices)
         parameters = () if self._model is None else self._model.parameters()
@@ -154,7 +147,7 @@ class Audit:
             device=device,
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
-            operators=rows_of(calls, device, cache, needless),
+            operators=several(rows_of(calls, device, cache, needless), times),
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
             batch_bytes=self._batch_bytes,
@@ -164,10 +157,3 @@ class Audit:
                 if all(path in each for each in self._batches)
             },
         )
-
-
-def _repeated(calls: Sequence[Call], times: int) -> Iterator[Call]:
-    """The calls of a batch that is so many after theirs: modules are called once more for it."""
-    later = times * len(calls)
-    for call in calls:
-        yield replace(call, passes={path: number + later for path, number in call.passes.items()})
