@@ -82,13 +82,13 @@ class Values:
         constant = bool(written) and not draws
         constant = constant and self._constant.issuperset(kept)
         pure = isinstance(func, OpOverload) and func.namespace == "aten" and not draws
-        pure = pure and arguments is not None and name_of(func) not in _FILLS
-        call: Hashable = (func, len(written), self._signature(arguments)) if pure else object()
-        learns = graph and tuple(tensor.requires_grad for tensor in tensors_in(arguments))
-        again = bool(written) and (call, learns) in self._computed
-        fresh = tuple(next(self._numbers) for _ in written)
-        numbers = self._computed.setdefault((call, learns), fresh)
-        self._computed.setdefault((call, False), numbers)  # without a graph any of them will do
+        again, numbers = False, tuple(next(self._numbers) for _ in written)
+        if pure and arguments is not None and name_of(func) not in _FILLS:
+            call = func, len(written), self._signature(arguments)
+            learns = graph and tuple(tensor.requires_grad for tensor in tensors_in(arguments))
+            again = bool(written) and (call, learns) in self._computed
+            numbers = self._computed.setdefault((call, learns), numbers)
+            self._computed.setdefault((call, False), numbers)  # without a graph any of them will do
         if constant:
             self._constant.update(numbers)
         for address, number in zip(written, numbers, strict=True):
@@ -133,8 +133,8 @@ _FILLS = names(
 def _draws(func: Operator, given: Sequence[object], named: Mapping[str, object]) -> bool:
     """Whether an operator that may draw does: fused attention without dropout does not."""
     arguments = func._schema.arguments if isinstance(func, OpOverload) else ()  # noqa: SLF001 no public schema
-    names = [argument.name for argument in arguments]
-    if "dropout_p" not in names:
+    parameters = [argument.name for argument in arguments]
+    if "dropout_p" not in parameters:
         return True
-    by_place = dict(zip(names, given, strict=False))
+    by_place = dict(zip(parameters, given, strict=False))
     return bool({**by_place, **named}.get("dropout_p", 0.0))

@@ -126,12 +126,13 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         On another thread than the loop's, such as one that prefetches, it does nothing.
         """
         slot, loops = self._recorder.own_slot(name), self._thread
+        counted = f"{PROCESSOR}{name}"
 
         def begins() -> None:
             if get_ident() != loops:
                 return
             self._computed()
-            self._open.append(f"{PROCESSOR}{name}")
+            self._open.append(counted)
             self.enter(slot)
 
         def ends(*_: object) -> None:
