@@ -115,6 +115,12 @@ def penalised(pair: Pair) -> None:
     pair.of_judges.step()
 
 
+def penalised_behind(pair: Pair) -> None:
+    """What the generator's backward has left lasts until after that gradient."""
+    pair.make(pair.makes(BATCH))
+    penalised(pair)
+
+
 def overflowed(pair: Pair) -> None:
     """A scaler has looked at the gradients of an update that it skips."""
     scaler = torch.amp.GradScaler("cpu")
@@ -224,10 +230,15 @@ def test_products_for_gradients_that_are_dropped(
     assert {row.part for row in rows} == ({"backward"} if dropped else set())
 
 
-def test_the_line_is_that_of_the_backward() -> None:
-    """Of the user's code."""
-    code = Pair.judge.__code__
+@pytest.mark.parametrize(
+    ("step", "method"), [(attached, Pair.judge), (penalised_behind, Pair.make)]
+)
+def test_the_line_is_that_of_the_backward(
+    step: Callable[[Pair], None], method: Callable[..., None]
+) -> None:
+    """Of the user's code, and of the one that has made them, whatever backward comes after it."""
+    code = method.__code__
 
-    lines = {row.dropped for row in rows_of(attached, Pair())}
+    lines = {row.dropped for row in rows_of(step, Pair())}
 
     assert lines == {place(code.co_filename, code.co_firstlineno + 3)}

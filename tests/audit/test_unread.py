@@ -88,3 +88,10 @@ def test_fields_are_named_as_code_has_them_and_only_if_no_batch_of_the_step_need
     assert unread(step, given("near")) == {"[1].views['far']": 32}
     assert unread(step, given("near"), given("near")) == {"[1].views['far']": 32}
     assert unread(step, given("near"), given("far")) == {}
+
+
+def test_a_sparse_field_is_no_fault() -> None:
+    """Nobody can say how many bytes it has by `nbytes`."""
+    given = {"adj": torch.eye(2).to_sparse(), "x": torch.ones(2)}
+
+    assert unread(lambda batch: batch["x"] + 1, given) == {}

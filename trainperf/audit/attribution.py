@@ -178,7 +178,7 @@ class Attribution:
             return False
         updates = self._updating and not torch.is_grad_enabled()
         in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
-        return not updates or in_backward or self.left_ns < -UPDATE_NS
+        return not updates or in_backward or self.left_ns < -UPDATE_NS or in_closure()
 
     @property
     def passes(self) -> dict[str, int]:

@@ -44,6 +44,8 @@ class _Gradient(NamedTuple):
     """Number of calls when backward was over."""
     line: str
     """That called it."""
+    version: int
+    """How often it had been written by then."""
     alive: weakref.ref[torch.UntypedStorage]
 
 
@@ -72,12 +74,15 @@ class Gradients:
         gradients = ((id(each), local_of(each.grad)) for each in weights if each.grad is not None)
         for weight, gradient in gradients:
             memory, size = memory_of(gradient)
+            version = gradient._version  # noqa: SLF001 torch's only count of changes
+            if memory in self._waiting and self._waiting[memory].version == version:
+                continue  # an earlier one has made it
             self._end(memory)
             if size and gradient.layout is torch.strided:
                 freed = partial(self._end, memory, "freed")
                 alive = weakref.ref(gradient.untyped_storage(), freed)
                 since, storage = len(self._calls), storage_key(gradient)
-                self._waiting[memory] = _Gradient(weight, storage, since, line, alive)
+                self._waiting[memory] = _Gradient(weight, storage, since, line, version, alive)
 
     def update(self, optimizer: Optimizer) -> None:
         """Take an update as it begins, and again when it was made: it may call backward itself.

@@ -115,7 +115,8 @@ class Audit:
             if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.nbytes
         }
         self._batches.append({path: fields[path].nbytes for path in unread(calls, plain)})
-        self._batch_bytes = sum(tensor.nbytes for tensor in fields.values())
+        dense = (each for each in fields.values() if each.layout is torch.strided)
+        self._batch_bytes = sum(tensor.nbytes for tensor in dense)
 
     @property
     def stopped(self) -> bool:

@@ -111,8 +111,13 @@ class LoggedProbe(Probe):
 
 def validation(trainer: "pl.Trainer") -> dict[str, Scalar]:
     """Batches of a validation, and their size: a module's own step is no call that is heard."""
-    size = run_identity.loader(trainer.val_dataloaders).get("batch_size")
+    theirs = run_identity.loader(trainer.val_dataloaders)
+    size = theirs.get("batch_size")
     batches = sum(trainer.num_val_batches)
     if not size or not 0 < batches < math.inf:
         return {}
-    return {"validation_batches": int(batches), "validation_batch_size": size}
+    return {
+        "validation_batches": int(batches),
+        "validation_batch_size": size,
+        "validation_workers": theirs.get("num_workers"),
+    }

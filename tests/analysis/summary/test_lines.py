@@ -454,12 +454,19 @@ def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, ap
         assert found["data_wait"].samples == 80
 
 
-def test_a_call_between_ranks_has_the_share_of_the_function_that_makes_it() -> None:
-    """A quarter of the samples gathers, half works on what came; the loop itself is no function."""
+@pytest.mark.parametrize(
+    ("gathering", "working", "where", "inside"),
+    [(2, 1, "train.py:88", 0.75), (1, 2, "train.py:100", 0.25)],
+    ids=["on what came", "before"],
+)
+def test_a_call_between_ranks_has_the_share_of_what_its_function_does_after_it(
+    gathering: int, working: int, where: str, inside: float
+) -> None:
+    """A quarter of the samples gathers, half works; the loop itself is no function."""
     gathers = "torch.distributed.all_gather_object"
     stacks = (
-        SampledStack("other", (0, 1), 2, gathers),
-        SampledStack("other", (0, 2), 2, ""),
+        SampledStack("other", (0, gathering), 2, gathers),
+        SampledStack("other", (0, working), 2, ""),
         SampledStack("other", (4,), 1, ""),
         SampledStack("forward", (0, 6), 1, ""),
     )
@@ -476,6 +483,6 @@ def test_a_call_between_ranks_has_the_share_of_the_function_that_makes_it() -> N
     other = next(each for each in phase_lines(lines, range(100)) if each.slot == "other")
     (call,) = other.stalls
 
-    assert (call.name, call.where) == (gathers, "train.py:100")
-    assert (call.fraction, call.inside) == pytest.approx((0.25, 0.75))
+    assert (call.name, call.where) == (gathers, where)
+    assert (call.fraction, call.inside) == pytest.approx((0.25, inside))
     assert other.host is None

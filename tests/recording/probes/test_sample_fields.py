@@ -3,6 +3,7 @@
 import inspect
 import linecache
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from trainperf.recording.probes.sample_fields import fields_made
@@ -43,6 +44,15 @@ class Scenes:
             sample["depth"] = self.compute(at)
         return self.compute(sample)
 
+    def crops(self, at: int) -> dict[str, Any]:
+        """One of a loop of its own."""
+        depth = self.compute(at)
+        crops = tuple(
+            self.compute(depth, number)
+            for number in range(3)
+        )  # fmt: skip
+        return {"crops": crops}
+
 
 def made(function: Callable[..., Any]) -> dict[str, list[str]]:
     """Field to its lines, without what surrounds them."""
@@ -77,6 +87,14 @@ def test_a_sample_may_be_a_tuple_or_be_filled_key_by_key() -> None:
         "['depth']": ['sample["depth"] = self.compute(at)'],
     }
     assert made(made) == {}
+
+
+def test_lines_of_a_loop_inside_of_a_function_are_the_functions() -> None:
+    """Its code has a beginning of its own, and the source of all."""
+    code = Scenes.crops.__code__
+    (loop,) = (each for each in code.co_consts if isinstance(each, CodeType))
+
+    assert fields_made(loop) == fields_made(code)
 
 
 def test_a_place_says_what_it_makes_where_that_is_asked_for_and_known() -> None:

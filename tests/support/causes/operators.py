@@ -30,7 +30,7 @@ from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
 MB = 10**6
 
 
-def pairs(*, ms: float, calls: int = 2000, **known: object) -> Seen:
+def pairs(*, ms: float, calls: int = 12_000, **known: object) -> Seen:
     """Steps of 100 ms, of which two were captured: one operator took so many of them."""
     operator = Operator(name="aten::sub", calls=2 * calls, self_cpu_s=2 * ms / 1e3)
     trace = RankTrace(
@@ -639,12 +639,15 @@ WAITING = (
     ),
     Case(
         "launch_bound",
-        "2,000 calls with equal shapes take 30 of the 100 ms of a captured step",
+        "12,000 short calls take 30 of the 100 ms of a captured step",
         pairs(ms=30),
         0.030,
         "one_operator",
-        (pairs(ms=19), pairs(ms=30, calls=90), pairs(ms=30, documents=audit_of())),
-        words=("a Python loop launches 2,000 tiny operators", "sub 2,000 times in a captured step"),
+        (pairs(ms=19), pairs(ms=30, calls=252), pairs(ms=30, documents=audit_of())),
+        words=(
+            "a Python loop launches 12,000 tiny operators",
+            "sub 12,000 times in a captured step",
+        ),
         shows={"bounded": False},
     ),
     Case(

@@ -178,13 +178,14 @@ def _stalling(
 ) -> tuple[StallingCall, ...]:
     """Lines that make calls of these last names, with their share of samples.
 
-    And that of the function that the line is in, unless it runs the loop.
+    And that of what comes after the line in the same function, unless that runs the loop.
     """
     whole_us = max(1, sum(spent_us for _, spent_us in samples))
     inside_us = counted(
-        (function, spent_us)
+        (place, spent_us)
         for stack, spent_us in samples
-        for function in {_function(lines.places[at]) for at in _frames(stack)}.difference(around)
+        for place in {lines.places[at] for at in _frames(stack)}
+        if _function(place) not in around
     )
     parts_us = counted(
         ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
@@ -196,9 +197,18 @@ def _stalling(
             name=name,
             where=f"{place.file}:{place.line}",
             fraction=spent_us / whole_us,
-            inside=max(spent_us, inside_us[_function(place)]) / whole_us,
+            inside=(spent_us + _after_us(place, inside_us)) / whole_us,
         )
         for (name, place), spent_us in parts_us.most_common()
+    )
+
+
+def _after_us(place: Place, spent_us: Mapping[Place, int]) -> int:
+    """Of what was spent at later lines of the function of a place."""
+    return sum(
+        us
+        for other, us in spent_us.items()
+        if _function(other) == _function(place) and other.line > place.line
     )
 
 

@@ -2,8 +2,8 @@
 
 `gradients_zeroed` is `False` when gradients go on adding up after an update: learned between the
 first two updates, from the version that torch counts in every tensor, so no device is waited for.
-Of the first validation `validation_grad` is whether autograd was on, `validation_batches` how often
-the model was called, and `validation_batch_size` the most samples of a call.
+Of validations `validation_grad` is whether autograd was on in the last one, `validation_batches`
+how often the model was called on average, and `validation_batch_size` the most samples of a call.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class ZeroGradProbe(Probe):
 
 
 class ValidationProbe(Probe):
-    """Hears the model's forwards in the first validation; not where anything was compiled.
+    """Hears the model's forwards in validations; not where anything was compiled.
 
     A model may be compiled under another name (`step = torch.compile(model)`), or in a function:
     what hooks it then is traced with it.
@@ -87,12 +87,14 @@ class ValidationProbe(Probe):
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._batches = self._largest = 0
+        self._batches = self._largest = self._validations = 0
+        self._begins = False
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
-        """Hook the model for this gap, until a validation was seen."""
+        """Hook the model for this gap."""
         self.detach()
-        if begins and not self._batches and not graphs_built() and not is_compiled(self._module):
+        self._begins = begins
+        if begins and not graphs_built() and not is_compiled(self._module):
             hears = UntracedHook(self.shield(self._look))
             self.hook(self._module.register_forward_hook(hears, with_kwargs=True))
 
@@ -101,9 +103,11 @@ class ValidationProbe(Probe):
             given = next((each for each in tensors((args, kwargs)) if each.ndim), None)
             self.learned["validation_grad"] = torch.is_grad_enabled()
             self._largest = max(self._largest, 0 if given is None else len(given))
+            self._validations += self._begins
+            self._begins = False
             self._batches += 1
             if self._largest:
-                self.learned["validation_batches"] = self._batches
+                self.learned["validation_batches"] = self._batches / self._validations
                 self.learned["validation_batch_size"] = self._largest
 
 

@@ -26,10 +26,11 @@ def fields_made(code: CodeType) -> Mapping[int, str]:
         code: Of a function; its source is read once.
     """
     try:
-        tree = ast.parse(dedent(inspect.getsource(code)))
+        source, first_line = inspect.getsourcelines(code)
+        tree = ast.parse(dedent("".join(source)))
     except (OSError, SyntaxError, ValueError):  # no source, or a piece of a line
         return {}
-    ast.increment_lineno(tree, code.co_firstlineno - 1)
+    ast.increment_lineno(tree, first_line - 1)
     makes: dict[str, list[ast.expr]] = defaultdict(list)
     for field, value in _fields(tree, code.co_name):
         makes[field].append(value)

@@ -23,6 +23,8 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import (
 )
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_beside, room_for
+from trainperf.analysis.diagnosis.regions import SHORT_CALLS
+from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.groups import summed
@@ -87,7 +89,8 @@ def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
     loaded = number != _samples(facts, account) or facts.number("batch_size") == 1
     if number == 1 or not account.host_decides or (number == facts.micro_batches and loaded):
         return None
-    rows = [r for r in called if r.use.repeated in multiply and r.use.calls >= r.use.passes - 1]
+    of_loop = [row for row in called if (row.use.repeated, row.use.passes) == (name, number)]
+    rows = [row for row in of_loop if row.use.calls >= number - 1]
     if not room_beside(account, facts, sum(row.use.written_bytes for row in rows)):
         return None
     claim = of_regions(rows, stays_s=sum(_at_once_s(row, number, facts) for row in rows))
@@ -172,7 +175,8 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
     the host.  What has to stay is the roofline of the same work.  Where one line calls operators
     again and again for one batch, each time for no longer than some launches, it is that Python
     loop, and a single operator may do the work of all its calls.  A step with too many operators to
-    be audited is captured: those that are called by the hundred with equal shapes count then.
+    be audited is captured: short ones that are called by the hundred, ten thousand times in all,
+    count then.
     Without such operators a capture shows how long the device was idle because launches came too
     late, or the marks that it had caught up at the end of most forwards and backwards: how much
     that costs they do not tell.
@@ -225,16 +229,23 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
 def _loop_in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     """The same where no step was audited, by the host's operators of the latest capture."""
     trace, line = facts.traces[-1] if facts.traces else None, facts.owner_of_phase("forward")
-    if trace is None or facts.documents.audit or not account.host_decides:
+    work = of_slots(account, "forward", "backward")
+    on_host = trace is not None and trace.device is None and work.removes_s > 0
+    if trace is None or not on_host or facts.documents.audit or not account.host_decides:
         return None
     steps, took_s = len(trace.steps), sum(step.step_s for step in trace.steps)
-    often = [each for each in trace.top_cpu_operators if each.calls >= MANY_CALLS * steps]
+    least = MANY_CALLS * steps * facts.micro_batches
+    often = [
+        each
+        for each in trace.top_cpu_operators
+        if each.calls >= least and each.self_cpu_s < each.calls * SHORT_CALLS * LAUNCH_S
+    ]
     part = sum(each.self_cpu_s for each in often) / took_s if took_s else 0.0
-    if part < LIMITS.critical:
+    # A deep model calls the same operators by the hundred, too.
+    if part < LIMITS.critical or sum(each.calls for each in often) < MANY_CALLS * least:
         return None
-    work = of_slots(account, "forward", "backward")
     shares = {slot: spent_s / work.removes_s for slot, spent_s in work.owns_s.items()}
-    lost_s, where = part * account.step_s, line.where if line else ""
+    lost_s, where = min(part * account.step_s, work.removes_s), line.where if line else ""
     named = (f"{each.name.removeprefix('aten::')} {each.calls // steps:,} times" for each in often)
     return Cause(
         id="launch_bound",

@@ -28,7 +28,8 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     loads_s = min(own_s, each_s * ((lines and lines.loader_fraction) or 0.0))
     small_s = min(each_s, needed_s) - needed_s * size / samples
     workers = facts.cpus or 1
-    hidden = 1.0 if account.device is not None else 1 - 1 / workers
+    theirs = facts.settings.get("validation_workers", facts.settings.get("num_workers"))
+    hidden = 0.0 if theirs else 1.0 if account.device is not None else 1 - 1 / workers
     logits = bool(facts.settings.get("evaluation_keeps_logits"))
     # Predictions are still made of logits, and gathered: half of it stays.
     lines_s = (own_s - loads_s) / (2 if logits else 1)
