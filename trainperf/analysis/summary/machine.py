@@ -3,8 +3,9 @@
 A cause is a rule of thumb over what was sampled, and holds at some of the samples.  A sample speaks
 of the time since the one before: on one clock for all hosts, on which attempts follow each other.
 So a cause divides the steady steps, by their middle, into those inside, and those outside of all
-causes, and medians of the two are compared.  A step at which several causes hold counts for each of
-them: nothing tells which of them made it slow.
+causes, and medians of the two are compared: of tenths of a second, where steps are shorter, since a
+task that shares a CPU runs undisturbed for some of its steps, and not at all in others.  A step at
+which several causes hold counts for each of them: nothing tells which of them made it slow.
 """
 
 from collections import Counter
@@ -37,8 +38,8 @@ STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
 SWAPPED = 1 << 20
 """Bytes per second."""
 
-OTHERS_CPUS = 0.25
-"""What an idle machine's own services may take."""
+TURN_NS = 1e8
+"""Longer than the turns in which tasks share a CPU."""
 
 _OF_HOST = (*HOST_COLUMNS, "others_cpus")
 _OF_DEVICE = ("sm_mhz", "power_w", "celsius", "busy", "others", "others_busy")
@@ -49,7 +50,8 @@ _LEAST_IS_WORST = ("memory_free", "sm_mhz")
 
 def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     """Each cause on a host or a device, and the samples at which it holds."""
-    crowded = max(OTHERS_CPUS, LIMITS.notable * (series.header.cpus or 1))
+    # An idle machine's own services take less than a fifth of a CPU.
+    crowded = max(LIMITS.critical, LIMITS.notable * (series.header.cpus or 1))
     stalled = series.column("memory_pressure") >= STALLED["memory_pressure"]
     holds: list[tuple[Cause, int | None, Mask]] = [
         ("host shared", None, series.column("others_cpus") >= crowded),
@@ -70,6 +72,13 @@ def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
         # A clock flickers and is looked at once a second: what lies between two is one of them.
         between = np.append(mask[1:], False) & np.append(False, mask[:-1])
         yield cause, place, mask | between
+
+
+def _by_turns(steps: Column) -> Column:
+    """Mean seconds of the steps in each tenth of a second; a longer step's own."""
+    _, at_ns, walls_s = steps
+    _, turn = np.unique(at_ns // TURN_NS, return_inverse=True)
+    return np.bincount(turn, walls_s) / np.bincount(turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +102,17 @@ class _Trouble:
 
         Args:
             steps: Those in it: rows of their numbers, of when they were, and of their seconds.
-            outside_s: Seconds of each step outside of all causes.
+            outside_s: Seconds of steps outside of all causes, as `_by_turns`.
             steady_s: Seconds of all steady steps.
         """
         index, _, walls_s = steps
+        inside_s = _by_turns(steps)
         slower, lost_s, shown = None, 0.0, False
-        if min(len(outside_s), len(walls_s)) >= LIMITS.steps:
+        if min(len(outside_s), len(inside_s)) >= LIMITS.steps:
             typical_s = float(np.median(outside_s))
-            slower = float(np.median(walls_s)) / typical_s - 1
+            slower = float(np.median(inside_s)) / typical_s - 1
             lost_s = max(0.0, float((walls_s - typical_s).sum()))
-            shown = bool(np.quantile(walls_s, 0.25) > typical_s)
+            shown = bool(np.quantile(inside_s, 0.25) > typical_s)
         values = _means(self.series.select(self.mask), self.device)
         if self.device is not None:
             outside = _means(self.series.select(~self.mask), self.device)
@@ -165,7 +175,8 @@ class MachineFold:
         troubles = [_Trouble(host, *cause) for host in self._hosts for cause in _causes(host)]
         inside = [trouble.holds(at_ns) for trouble in troubles]
         outside = np.logical_or.reduce([host.place_of(at_ns) >= 0 for host in self._hosts])
-        outside_s = walls_s[outside & ~np.any([np.zeros(len(at_ns), bool), *inside], axis=0)]
+        outside &= ~np.any([np.zeros(len(at_ns), bool), *inside], axis=0)
+        outside_s = _by_turns(steps[:, outside])
         causes = [
             trouble.facts(steps[:, those], outside_s, float(walls_s.sum()))
             for trouble, those in zip(troubles, inside, strict=True)
