@@ -56,6 +56,8 @@ class ChangeGain(msgspec.Struct, frozen=True, kw_only=True):
     """How to see that it helped, in one line."""
     costs: str = ""
     """What it may cost: memory, accuracy, another loss."""
+    option: bool = False
+    """Whether it trains something else, or in fewer digits: what it saves is no waste."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

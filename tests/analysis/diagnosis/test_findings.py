@@ -9,6 +9,7 @@ from support.batches import Batch
 from support.causes.fit import spread
 from support.causes.host import stalling
 from support.causes.loader import alone, looked_into
+from support.causes.operators import sixty, unfused
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
 
 from trainperf.analysis.diagnosis.findings import diagnose
@@ -317,6 +318,8 @@ ON_GPU = region("mm", 50)
         (seen(step(*ROWS, callbacks=20, forward=40, backward=40)), 0.8, 32 / 80, ""),
         # Of an update of 20 of 100 ms the cause is the owner, and of the rest no roofline is known.
         (UPDATING, 0.8, None, ""),
+        # What only an option would save is what the model asks for.
+        (sixty(*unfused("bernoulli_")), 1.0, 41 / 60, ""),
         (seen(step(forward=50)), 1.0, None, "LoopMonitor(audit_at=20)"),
         (
             seen(step(ON_GPU, forward=50, device=on_gpu()), documents=audit_of(ON_GPU)),
@@ -325,7 +328,13 @@ ON_GPU = region("mm", 50)
             "LoopMonitor(profile=ScheduledProfile(wait=5, warmup=2, active=3, repeat=1))",
         ),
     ],
-    ids=["on a CPU an audit has seen all", "owned", "without an audit", "a device without a trace"],
+    ids=[
+        "on a CPU an audit has seen all",
+        "owned",
+        "an option",
+        "without an audit",
+        "a device without a trace",
+    ],
 )
 def test_computing_that_nobody_claims_is_ordinary_and_has_its_speed_of_light(
     training: Seen, fraction: float, of_light: float | None, look: str

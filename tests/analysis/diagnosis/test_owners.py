@@ -121,11 +121,16 @@ def claimed(training: Seen) -> Iterator[tuple[Cause, StepAccount, StepAccount]]:
             yield cause, before, left
 
 
+def left_of(training: Seen) -> StepAccount:
+    """What none of its causes owns."""
+    return [training.account, *(left for _, _, left in claimed(training))][-1]
+
+
 @ANY
 @given(trainings())
 def test_what_is_claimed_and_what_is_left_is_the_step(training: Seen) -> None:
     """In every slot, and of every pause: nobody claims what another one has."""
-    _, left = causes_of(*training)
+    left = left_of(training)
     owned, paused = Counter(left.loop_s), Counter(left.pauses_s)
     for cause, before, _ in claimed(training):
         # Work of a device that decides takes nothing from the thread that launches it.
@@ -143,7 +148,7 @@ def test_what_is_claimed_and_what_is_left_is_the_step(training: Seen) -> None:
 @given(trainings())
 def test_operators_that_are_left_fit_into_what_is_left_of_their_phase(training: Seen) -> None:
     """Else those after would claim seconds of somebody else."""
-    causes, left = causes_of(*training)
+    causes, left = causes_of(*training), left_of(training)
     assume(training.account.host_decides)
     assume(not REDUCTIONS & {cause.id for cause in causes})
 
@@ -169,7 +174,7 @@ def test_what_nobody_claims_stays_as_it_is() -> None:
     """An ordinary step has no cause, and all of its seconds."""
     healthy = step(data_wait=1, forward=30, backward=60, optimizer=8)
 
-    assert causes_of(healthy, facts_of()) == ((), healthy)
+    assert causes_of(healthy, facts_of()) == ()
 
 
 STARVING = on_gpu(data_s=0.020, host_bound=0.0)
@@ -236,7 +241,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
 )
 def test_what_an_earlier_cause_owns_no_later_one_has(training: Seen, ids: list[str]) -> None:
     """One cause, one owner."""
-    assert [cause.id for cause in causes_of(*training)[0]] == ids
+    assert [cause.id for cause in causes_of(*training)] == ids
 
 
 def test_a_late_ranks_wait_is_not_claimed_again() -> None:
@@ -303,7 +308,7 @@ def test_a_loggers_thread_goes_with_the_code_of_a_loop_that_feeds_it() -> None:
     framework = host.unnamed(11, threads_s={"tensorboard": 0.005}, loop=LIGHTNING)
 
     own, others = (
-        {cause.id: cause.claim for cause in causes_of(*given)[0]} for given in (training, framework)
+        {cause.id: cause.claim for cause in causes_of(*given)} for given in (training, framework)
     )
 
     assert own["unnamed_time"] is not None

@@ -12,12 +12,14 @@ from support.cases import CASES
 from support.golden import summary_of_case
 from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
+from trainperf.core.findings import ChangeGain, Finding
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord, Totals
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
 from trainperf.reports.run import text
 from trainperf.reports.run.document import run_document
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import script_sum
 
 
@@ -242,6 +244,31 @@ def test_a_script_that_works_before_its_fit_has_a_sum_of_its_own(tmp_path: Path)
         "fit 5.0",
     ]
     assert sum_of(before_fit=0.1, imports=2.0) == []
+
+
+def test_what_trains_something_else_is_an_option_and_no_waste(tmp_path: Path) -> None:
+    """It is not *what to do first*: whether the model learns as well is to be decided."""
+    change = ChangeGain(
+        id="bf16", advice="Multiply in bf16", action="autocast", effort="hours", about=1.4
+    )
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=50))])
+
+    def said_of(change: ChangeGain) -> str:
+        first = Finding(
+            id="matmul_precision",
+            title="fp32 products",
+            advice=change.advice,
+            evidence=(),
+            action=change.action,
+            gain=change.about,
+            changes=(change,),
+        )
+        return headline(msgspec.structs.replace(summary, findings=(first,)))
+
+    assert "First: multiply in bf16 — about 1.40×." in said_of(change)
+    option = said_of(msgspec.structs.replace(change, option=True))
+    assert "no waste was seen in it." in option
+    assert option.endswith("An option: multiply in bf16 — about 1.40×.")
 
 
 def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:

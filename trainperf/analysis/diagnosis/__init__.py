@@ -14,8 +14,11 @@ as that.
 To add one: a file in `detectors` that defines a function of its own name, and a line here.
 """
 
+from collections.abc import Iterable
+
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Detector
+from trainperf.analysis.diagnosis.changes import BY_ID
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.families import load_members
 from trainperf.core.findings import Ordinary
@@ -120,27 +123,33 @@ DETECTORS: tuple[Detector, ...] = tuple(
 """In the order in which they claim, which is that of findings that rank alike."""
 
 
-def causes_of(account: StepAccount, facts: Facts) -> tuple[tuple[Cause, ...], StepAccount]:
-    """All causes in the order of the detectors, and the account of what none of them claims."""
-    causes, left = [], account
+def causes_of(account: StepAccount, facts: Facts) -> tuple[Cause, ...]:
+    """All causes in the order of the detectors, each of which sees what no earlier one claims."""
+    causes: list[Cause] = []
+    left = account
     for detect in DETECTORS:
         cause = detect(left, facts)
         if cause is not None:
             causes.append(cause)
             left = left.without(cause.claim or Claim())
-    return tuple(causes), left
+    return tuple(causes)
 
 
-def ordinary(account: StepAccount, left: StepAccount, facts: Facts) -> Ordinary | None:
-    """The computing that nobody claims; `None` where there are too few steady steps.
+def ordinary(account: StepAccount, causes: Iterable[Cause], facts: Facts) -> Ordinary | None:
+    """The computing that no waste claims; `None` where there are too few steady steps.
 
     Args:
         account: All of the step.
-        left: What no cause owns.
+        causes: Of the run.  What only an option would save is ordinary: it is what the model asks
+            for.
         facts: Of the run.
     """
     if not account.step_s:
         return None
+    left = account
+    for cause in causes:
+        if cause.claim is not None and not all(BY_ID[use.change].option for use in cause.changes):
+            left = left.without(cause.claim)
     computing_s = left.computing_s
     floors_s = sum(region.ideal_s for region in left.regions)
     look = facts.loop.audit

@@ -28,11 +28,11 @@ from trainperf.core.findings import (
 
 def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], Ordinary | None]:
     """The findings in the order in which to act on them, and what nobody owns."""
-    causes, left = causes_of(account, facts)
+    causes = causes_of(account, facts)
     trials = () if facts.documents.trials is None else facts.documents.trials.trials
     causal = [finding_of(cause, account, facts, trials, noisy=facts.noisy) for cause in causes]
     further = measured_change(causal, trials, facts.documents.trials_from)
-    return ranked([*causal, *further], account.steps_share), ordinary(account, left, facts)
+    return ranked([*causal, *further], account.steps_share), ordinary(account, causes, facts)
 
 
 _LESS_SURE: dict[Level, Level] = {"high": "medium", "medium": "low", "low": "low"}
@@ -105,6 +105,7 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
         trials=change.trials,
         confirm=confirm,
         costs=change.costs,
+        option=change.option,
     )
 
 

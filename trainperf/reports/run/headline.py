@@ -86,6 +86,9 @@ def _what_first(summary: Summary) -> str:
     if first is None or (first.severity == "low" and not _done_to_it(summary)):
         return nothing_found(summary)
     most = gain(first)
+    if first.changes and first.changes[0].option:
+        option = f"An option: {_lowered(first.advice)}{f' — {most}' if most else ''}."
+        return f"{nothing_found(summary)} {option}"
     after = f" {nothing_found(summary)}"
     if most or first.urgent:
         after = _more_to_see(summary)

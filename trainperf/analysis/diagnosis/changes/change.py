@@ -36,6 +36,9 @@ class Change:
     """How to see that it helped."""
     costs: str = ""
     """What it may cost: memory, accuracy, another loss."""
+    option: bool = False
+    """Whether it trains something else, or in fewer digits: a decision, and what it saves is no
+    waste."""
 
     def worded(
         self, loop: LoopKind, values: Mapping[str, object], device: Backend = CUDA

@@ -24,10 +24,12 @@ CHANGES: tuple[Change, ...] = (
         how="on a CPU scaled_dot_product_attention is not fused with dropout: dropout_p=0.0, in "
         "transformers attn_pdrop=0.0 or attention_probs_dropout_prob=0.0, if the model learns as "
         "well without",
+        effort="hours",
         realises=0.7,
         source=TWINS,
         costs="less regularisation: another loss",
         confirm="the next audit has no softmax between two bmm",
+        option=True,
     ),
     Change(
         id="fusible_attention",
@@ -213,6 +215,7 @@ CHANGES: tuple[Change, ...] = (
         bounded=False,
         costs="memory, and another loss for the same number of steps",
         confirm="trainperf compare BEFORE AFTER in samples per second",
+        option=True,
     ),
     Change(
         id="compute_on_cpu",
@@ -355,9 +358,11 @@ CHANGES: tuple[Change, ...] = (
         of=("matmul_precision",),
         advice="Multiply in bf16",
         how="{loop.bf16}",
+        effort="hours",
         trials=("autocast_bf16", "matmul_precision"),
         costs="digits of products",
         confirm="faster, and the loss still matches",
+        option=True,
     ),
     Change(
         id="fp16_products",
@@ -368,9 +373,11 @@ CHANGES: tuple[Change, ...] = (
             LIGHTNING: 'Trainer(precision="16-mixed")',
             HF: "TrainingArguments(fp16=True)",
         },
+        effort="hours",
         trials=("matmul_precision",),
         costs="digits of products; a loss scale",
         confirm="faster, and the loss still matches",
+        option=True,
     ),
     Change(
         id="loss_in_fp32",
