@@ -1,4 +1,4 @@
-"""What of a step does not follow from each other: equal modules that could be one product."""
+"""What of a step does not follow from each other, and what one call of a module of torch makes."""
 
 from collections.abc import Callable
 
@@ -147,3 +147,25 @@ def test_calls_of_a_module_that_need_nothing_of_each_other_are_told_from_steps(
     assert apart or {row.repeated for row in rows} == {""}
     products = [row for row in rows if row.matmul_flops]
     assert all(row.repeated for row in products) is apart
+
+
+@pytest.mark.parametrize(
+    ("run", "inside"),
+    [
+        (lambda cells, x: cells(x[:, None].expand(-1, 24, -1))[0], True),
+        (lambda cells, x: torch.cat([cells(x * n) for n in range(24)]), False),
+    ],
+    ids=["a recurrent module of torch", "a loop over a cell"],
+)
+def test_calls_within_one_call_of_a_module_of_torch_are_told_from_a_python_loop(
+    run: Callable[[nn.Module, torch.Tensor], torch.Tensor],
+    inside: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """In forward and in backward."""
+    cells = nn.GRU(16, 16, batch_first=True) if inside else nn.GRUCell(16, 16)
+
+    rows = audit_step(lambda: run(cells, BATCH).sum().backward(), model=cells).operators
+
+    often = [row for row in rows if row.calls >= 24 and row.module]
+    assert {row.part for row in often} == {"forward", "backward"}
+    assert all((row.in_call >= 8) is inside for row in often)

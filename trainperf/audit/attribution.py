@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType
 from typing import Protocol
 
@@ -154,8 +155,11 @@ class Attribution:
         owners, frame = _stack(beyond_user=in_backward)
         if in_backward and not (self._running or "checkpoint" in owners):
             return "backward", *self._origin()
-        module = self._names[id(self._running[-1][0])][0] if self._running else None
-        site = _site(frame, module, logs="logging" in owners)
+        site = _site(frame, None, logs="logging" in owners)
+        if self._running:
+            module, _ = self._running[-1]
+            leaf = type(module).__module__.startswith("torch.nn.") and not any(module.children())
+            site = replace(site, module=self._names[id(module)][0], in_torch=leaf)
         if "backward" in owners and not in_backward:  # the first gradient, of ones
             self._backward_line = site.called_at or site.line
             return "backward", site, None

@@ -23,6 +23,7 @@ from trainperf.audit.gradients import NeedlessGradients
 from trainperf.audit.operator_call import Access, Call
 from trainperf.audit.products import reordered
 from trainperf.core.artifacts.audit import OperatorUse, Place
+from trainperf.core.groups import grouped
 
 
 def rows_of(
@@ -51,6 +52,11 @@ def rows_of(
     dead = dead_ends(calls, needless.unheld, needless.reads)
     dropped = dead_ends(calls, needless.dropped, needless.reads)
     loops, left = loops_in(calls), reordered(calls)
+    in_torch = grouped(
+        (call.site, call.passes[call.site.module or ""])
+        for call in calls
+        if call.site.in_torch and call.part == "forward"
+    )
     for call in calls:
         like, place = call.like, place_of(call, device)
         given = (like.shapes, like.dtypes, like.result_dtype)
@@ -70,6 +76,7 @@ def rows_of(
                 siblings=loops.container(first),
                 repeated=repeated,
                 passes=loops.numbers.get(f"{repeated}()", 1),
+                in_call=len(same) // len(set(in_torch.get(first.site, map(id, same)))),
                 reordered=left.get(id(first), 1.0),
             )
         )

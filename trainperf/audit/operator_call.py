@@ -47,6 +47,8 @@ class Site:
     """The user's line around it, where it is an installed package's."""
     logs: bool = False
     """Whether a framework's logging makes the call, e.g. Lightning's `self.log`."""
+    in_torch: bool = False
+    """Whether the module is one of torch itself, without others inside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -454,6 +454,32 @@ def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, ap
         assert found["data_wait"].samples == 80
 
 
+def test_a_function_that_is_seen_around_the_work_only_is_none_that_runs_the_loop() -> None:
+    """A batch that is put together before a first forward, or between two: two phases, one work."""
+    stacks = (
+        SampledStack("data_wait", (0, 1), 2, ""),
+        SampledStack("other", (0, 1), 2, "torch.tensor"),
+        SampledStack("other", (0, 2), 2, "torch.tensor"),
+        SampledStack("forward", (4,), 1, ""),
+        SampledStack("backward", (4,), 1, ""),
+    )
+    lines = SampledLines(
+        taken=100,
+        every=1,
+        sampled_s=1.0,
+        cost_s=0.001,
+        places=PLACES,
+        stacks=stacks,
+        samples=tuple(each for at in range(5) for each in seen(at, range(20))),
+    )
+    other = next(each for each in phase_lines(lines, range(100)) if each.slot == "other")
+
+    assert other.owner is not None
+    assert other.host is not None
+    for line in (other.owner, other.host.line):
+        assert (line.function, line.fraction) == ("estimate_loss", 1.0)
+
+
 @pytest.mark.parametrize(
     ("gathering", "working", "where", "inside"),
     [(2, 1, "train.py:88", 0.75), (1, 2, "train.py:100", 0.25)],

@@ -62,6 +62,8 @@ BETWEEN = "between"
 _NO_PHASES = {*(gap.label for gap in GAPS), *BEFORE, *OF_WORKERS}
 """Slots of samples outside of steps; all others are phases, those of the loop's own among them."""
 
+_WORK = {Phase.FORWARD.label, Phase.BACKWARD.label, Phase.OPTIMIZER.label}
+
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
 WeighedStack = tuple[SampledStack, int]
@@ -271,11 +273,12 @@ class _SampledCode:
         # and says nothing about any of them.
         counts = Counter(place for stack in stacks for place in set(_frames(stack)))
         self._shared = {place for place in counts if counts[place] >= nearly_all * len(stacks)}
-        # Functions that run the loop: outside of modules they are seen in several phases.
+        # Functions that run the loop: outside of modules they are seen in several phases.  One that
+        # is seen around forward, backward and update only runs none of it.
         phases: dict[Function, Counter[str]] = defaultdict(Counter)
         for stack in stacks:
             for function in set(map(self._function, stack.frames[: stack.outside])):
-                phases[function][stack.slot] += 1
+                phases[function][stack.slot if stack.slot in _WORK else ""] += 1
         self._around = {
             function
             for function, samples in phases.items()

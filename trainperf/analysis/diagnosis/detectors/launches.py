@@ -15,6 +15,7 @@ from trainperf.analysis.diagnosis.account import (
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of, sampled
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
+    MANY_CALLS,
     calls_of,
     cause_in_operators,
     is_looped,
@@ -29,10 +30,6 @@ from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.groups import summed
 from trainperf.core.readings import SAMPLES_PER_S
-
-
-MANY_CALLS = 100
-"""Launching so many takes about a millisecond, Python and autograd around them included."""
 
 
 def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:

@@ -10,6 +10,7 @@ from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     cause_in_operators,
     emptying,
+    in_loops,
     needless,
     passes,
 )
@@ -68,22 +69,33 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
 
     A weight that a parametrization makes anew for each use, keys and values that every decoder step
     projects, a second forward for a metric.  Removed are all such calls but the first, and what
-    backward does for them.  A call that makes a graph repeats one with the same graph only.
+    backward does for them.  A call that makes a graph repeats one with the same graph only.  Of a
+    line that calls tiny operators by the hundred most must be repeated: else it is their loop.
 
     Wrong where: the result was let go to save memory.
     To confirm: `trainperf prove` with the result kept in a variable, and the same loss.
     """
-    rows = [region for region in passes(account) if region.use.again]
+    every = passes(account)
+    again_s = summed((region.use.line, _again_s(region)) for region in every)
+    loops = in_loops(every, facts)
+    rows = [
+        region
+        for region in every
+        if region.use.again
+        and again_s[region.use.line] >= LIMITS.mostly * total_s(loops.get(region.use.line, ()))
+    ]
+    lost_s = sum(map(_again_s, rows))
     forward = [region for region in rows if region.use.part == "forward"]
     names_s = summed((region.use.module or region.use.line, _again_s(region)) for region in forward)
     first = max(names_s, key=lambda name: names_s[name], default=None)
     return cause_in_operators(
         Cause(
             id="computed_again",
-            title="{part} of the step repeats what the same forward has computed",
+            title=f"{share(account.share(lost_s))} of the step repeats what the same forward has "
+            "computed",
             evidence=(),
             changes=(Use(change="keep_result", values={"name": first or "it"}),),
-            claim=of_regions(rows, stays_s=total_s(rows) - sum(map(_again_s, rows))),
+            claim=of_regions(rows, stays_s=total_s(rows) - lost_s),
         ),
         rows,
         account,

@@ -17,10 +17,14 @@ from trainperf.analysis.diagnosis.regions import SHORT_CALLS
 from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.findings import LIMITS, REFILL_BYTES
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.groups import grouped
 
 
 PASSES = ("forward", "backward", "recompute")
 """Parts of the step that are no update."""
+
+MANY_CALLS = 100
+"""Launching so many takes about a millisecond, Python and autograd around them included."""
 
 
 def passes(account: StepAccount) -> list[Region]:
@@ -95,7 +99,7 @@ def is_tiny(region: Region, facts: Facts) -> bool:
 
     Work is the roofline with all that it reads and writes: what a cache serves is work, too.
     """
-    if facts.light is None:
+    if facts.light is None or region.use.in_call >= LOOP:
         return False
     moved_s = region.use.moved_bytes / facts.light.chip.memory_bytes_per_s
     work_s = max(region.ideal_s, moved_s)
@@ -103,6 +107,18 @@ def is_tiny(region: Region, facts: Facts) -> bool:
 
 
 def is_looped(region: Region, facts: Facts) -> bool:
-    """Whether a loop calls it for a batch, each call no longer than that of a compiled function."""
-    calls = region.use.calls
-    return calls >= LOOP * facts.micro_batches and region.seconds < calls * SHORT_CALLS * LAUNCH_S
+    """Whether a loop calls it for a batch, each call no longer than that of a compiled function.
+
+    One in a module of torch itself is nobody's to change.
+    """
+    calls, own = region.use.calls, region.use.in_call < LOOP
+    often = own and calls >= LOOP * facts.micro_batches
+    return often and region.seconds < calls * SHORT_CALLS * LAUNCH_S
+
+
+def in_loops(rows: Iterable[Region], facts: Facts) -> dict[str | None, list[Region]]:
+    """Lines that call operators by the hundred for a batch, shortly, and all that they call."""
+    often = [row for row in rows if row.use.calls >= LOOP * facts.micro_batches]
+    short = [row for row in often if is_tiny(row, facts) or is_looped(row, facts)]
+    lines, least = grouped((r.use.line, r) for r in short), MANY_CALLS * facts.micro_batches
+    return {line: mine for line, mine in lines.items() if calls_of(mine) >= least}
