@@ -169,3 +169,18 @@ def test_calls_within_one_call_of_a_module_of_torch_are_told_from_a_python_loop(
     often = [row for row in rows if row.calls >= 24 and row.module]
     assert {row.part for row in often} == {"forward", "backward"}
     assert all((row.in_call >= 8) is inside for row in often)
+
+
+def test_what_a_module_of_torch_does_by_itself_is_marked() -> None:
+    """Attention of several heads copies its projections; a product outside is its caller's."""
+    model = nn.MultiheadAttention(16, 4, batch_first=True)
+
+    def step() -> None:
+        attended, _ = model(BATCH[None], BATCH[None], BATCH[None])
+        (attended @ BATCH.T).sum().backward()
+
+    rows = audit_step(step, model=model).operators
+
+    assert any(row.short_name == "clone" for row in rows if row.composed)
+    assert {row.module for row in rows if row.composed} == {"MultiheadAttention"}
+    assert any(row.matmul_flops and not row.composed for row in rows)

@@ -158,8 +158,9 @@ class Attribution:
         site = _site(frame, None, logs="logging" in owners)
         if self._running:
             module, _ = self._running[-1]
-            leaf = type(module).__module__.startswith("torch.nn.") and not any(module.children())
-            site = replace(site, module=self._names[id(module)][0], in_torch=leaf)
+            own, name = type(module).__module__.startswith("torch.nn."), self._names[id(module)][0]
+            composed = own and next(module.children(), None) is not None
+            site = replace(site, module=name, in_torch=own, composed=composed)
         if "backward" in owners and not in_backward:  # the first gradient, of ones
             self._backward_line = site.called_at or site.line
             return "backward", site, None

@@ -159,6 +159,7 @@ def _row(calls: Sequence[Call], place: Place, moved: Sequence[_Moved]) -> Operat
         busy_s=sum(call.busy_ns for call in calls) / 1e9,
         before_s=sum(call.before_ns for call in calls) / 1e9,
         logs=site.logs,
+        composed=site.composed,
     )
 
 

@@ -48,7 +48,9 @@ class Site:
     logs: bool = False
     """Whether a framework's logging makes the call, e.g. Lightning's `self.log`."""
     in_torch: bool = False
-    """Whether the module is one of torch itself, without others inside."""
+    """Whether the module is one of torch itself."""
+    composed: bool = False
+    """Whether it is, and has others inside, e.g. `nn.MultiheadAttention`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,14 +246,14 @@ def test_a_script_that_works_before_its_fit_has_a_sum_of_its_own(tmp_path: Path)
     assert sum_of(before_fit=0.1, imports=2.0) == []
 
 
-def test_what_trains_something_else_is_an_option_and_no_waste(tmp_path: Path) -> None:
-    """It is not *what to do first*: whether the model learns as well is to be decided."""
+def test_what_is_no_waste_or_saves_little_is_not_what_to_do_first(tmp_path: Path) -> None:
+    """Whether a model learns as well in fewer digits is to be decided; a tenth is worth it."""
     change = ChangeGain(
         id="bf16", advice="Multiply in bf16", action="autocast", effort="hours", about=1.4
     )
     summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=50))])
 
-    def said_of(change: ChangeGain) -> str:
+    def said_of(change: ChangeGain, saved: float = 0.28) -> str:
         first = Finding(
             id="matmul_precision",
             title="fp32 products",
@@ -261,11 +261,15 @@ def test_what_trains_something_else_is_an_option_and_no_waste(tmp_path: Path) ->
             evidence=(),
             action=change.action,
             gain=change.about,
+            saved_fraction=saved,
             changes=(change,),
         )
         return headline(msgspec.structs.replace(summary, findings=(first,)))
 
     assert "First: multiply in bf16 — about 1.40×." in said_of(change)
+    small = said_of(change, saved=0.09)
+    assert "no waste was seen in it." in small
+    assert small.endswith("A small gain: multiply in bf16 — about 1.40×.")
     option = said_of(msgspec.structs.replace(change, option=True))
     assert "no waste was seen in it." in option
     assert option.endswith("An option: multiply in bf16 — about 1.40×.")

@@ -158,6 +158,7 @@ COPIES = (
             sixty(copy("clone", 5.5)),
             sixty(copy("cat")),
             sixty(copy("clone", constant=True)),
+            sixty(copy("clone", composed=True)),
             sixty(cast()),
             sixty(copy("copy_", dtypes=("fp32", "int64"))),
             sixty(copy("copy_", part="backward", module=""), settings=IN_BUCKETS),

@@ -110,6 +110,9 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     without one."""
     passes: int = 1
     """How often that module is called in the step."""
+    composed: bool = False
+    """Whether a module of torch itself that has others inside makes the calls, e.g.
+    `nn.MultiheadAttention`: how is nobody's to change."""
     in_call: int = 1
     """How many of the calls one call of a module of torch itself makes, e.g. `nn.GRU` on a CPU: no
     Python of yours runs between them.  1 elsewhere."""

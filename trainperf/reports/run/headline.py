@@ -86,9 +86,11 @@ def _what_first(summary: Summary) -> str:
     if first is None or (first.severity == "low" and not _done_to_it(summary)):
         return nothing_found(summary)
     most = gain(first)
-    if first.changes and first.changes[0].option:
-        option = f"An option: {_lowered(first.advice)}{f' — {most}' if most else ''}."
-        return f"{nothing_found(summary)} {option}"
+    saved, option = first.saved_fraction, first.changes and first.changes[0].option
+    small = saved is not None and saved < LIMITS.notable and first.measured_gain is None
+    if option or (small and not first.urgent and not _done_to_it(summary)):
+        what = f"{_lowered(first.advice)}{f' — {most}' if most else ''}"
+        return f"{nothing_found(summary)} {'An option' if option else 'A small gain'}: {what}."
     after = f" {nothing_found(summary)}"
     if most or first.urgent:
         after = _more_to_see(summary)

@@ -226,7 +226,8 @@ def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
 
     Summed over the audited step's copies in forward and backward that change neither the type of
     their elements nor the device; nothing of them has to stay.  What DDP copies into its buckets
-    and out of them, in backward and outside of every module, is no layout.
+    and out of them, in backward and outside of every module, is no layout, nor is what
+    `nn.MultiheadAttention` copies by itself.
 
     Wrong where: the copy makes the kernels after it faster than it costs.
     To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
@@ -237,7 +238,7 @@ def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
         row
         for row in passes(account)
         if row.use.short_name in names
-        and not (row.use.constant or is_cast(row.use))
+        and not (row.use.constant or row.use.composed or is_cast(row.use))
         and not (buckets and row.use.part == "backward" and not row.use.module)
     ]
     return cause_in_operators(
