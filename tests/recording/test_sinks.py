@@ -14,7 +14,7 @@ from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, RunInfo, Totals
 from trainperf.meters.fold import Reading
 from trainperf.recording.monitor import RunParts
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.base import Outputs, Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.sinks.loggers import CurveSink
 
@@ -159,7 +159,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(
 def test_a_writer_gets_one_point_per_reading_that_has_a_value(ranks: int, prefix: str) -> None:
     """As plain floats, at the step they were taken; of several ranks rank 0 knows its own alone."""
     writer = Written()
-    sink = CurveSink(writer)
+    sink = CurveSink(Outputs(run=None, writer=writer))
     sink.begin(RunInfo(world_size=ranks))
     sink.readings(41, READINGS)
 
@@ -170,7 +170,7 @@ def test_a_writer_gets_one_point_per_reading_that_has_a_value(ranks: int, prefix
 def test_loggers_get_one_call_each_at_the_users_step() -> None:
     """The step number their own curves are drawn over."""
     loggers = [Logged(), Logged()]
-    sink = CurveSink(None, loggers, lambda: 7)
+    sink = CurveSink(Outputs(run=None, loggers=loggers, step=lambda: 7))
     sink.begin(RunInfo())
     sink.readings(41, READINGS)
     sink.readings(42, {"mfu": READINGS["mfu"]})

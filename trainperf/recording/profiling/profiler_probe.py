@@ -172,10 +172,14 @@ class ProfilerProbe(Probe):
             "complete_steps": steps,
             "ended_by": ended_by,
         }
-        stem = trace_stem(self._place.rank, first, steps)
         with self._dumping():
             tracer.stop(facts)
-            trace = write_trace(self._run / TRACES, stem, tracer.export, profile.max_trace_bytes)
+            trace = write_trace(
+                self._run / TRACES,
+                trace_stem(self._place.rank, first, steps),
+                tracer.export,
+                profile.max_trace_bytes,
+            )
             if trace is not None:
                 self.traces.append(trace)
                 if self.reader is not None:
