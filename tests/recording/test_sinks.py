@@ -14,7 +14,7 @@ from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, RunInfo, Totals
 from trainperf.meters.fold import Reading
 from trainperf.recording.monitor import RunParts
-from trainperf.recording.sinks.base import Outputs, Sink
+from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.sinks.loggers import CurveSink
 
@@ -177,13 +177,6 @@ def test_loggers_get_one_call_each_at_the_users_step() -> None:
 
     expected = {"trainperf/step_s": 0.05, "trainperf/overflow_rate": 0.0}
     assert [logger.metrics for logger in loggers] == [[(expected, 7)], [(expected, 7)]]
-
-
-def test_a_sink_that_wants_nothing_is_given_everything() -> None:
-    """Every method has a default that does nothing."""
-    fit = HostFit(sinks=[Sink()], log_every=2).steps(30).finish()
-
-    assert fit.monitor.guard.faults == {}
 
 
 def test_readings_are_shown_every_so_many_steps() -> None:

@@ -88,7 +88,7 @@ def test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line() -
 
 def test_workers_of_a_slow_loop_wait_for_as_long_as_was_planted() -> None:
     """A batch of 40 ms each in 160 ms; how near it comes `scripts.bench.workers` measures."""
-    loader = DataLoader(Sleeping(), batch_size=2, num_workers=2, prefetch_factor=1)
+    loader = DataLoader(Sleeping(120), batch_size=2, num_workers=2, prefetch_factor=1)
     seen = seen_by(lines_of(loader, pause_s=0.08))
     assert 0 < sum(seen.making) / 2 < 0.5
 

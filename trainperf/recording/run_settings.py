@@ -67,7 +67,9 @@ def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) ->
         optimizers: Those that step it.
         scaler: The GradScaler, if there is one.
     """
-    config = {**_optimizers(optimizers), "grad_scaler": _scaler(scaler), **_switches()}
+    enabled = isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled()
+    scales = names([scaler]) if enabled else None
+    config = {**_optimizers(optimizers), "grad_scaler": scales, **_switches()}
     if isinstance(module, nn.Module):
         parts = list(module.modules())
         config.update({**_wrapper(parts), **_sizes(module), **_architecture(parts)})
@@ -105,11 +107,6 @@ def _option(group: dict[str, object], option: str, default: Scalar) -> Scalar:
     if option not in group:
         return None
     return default if group[option] is None else bool(group[option])
-
-
-def _scaler(scaler: object) -> str | None:
-    enabled = isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled()
-    return type(scaler).__name__ if enabled else None
 
 
 def _switches() -> dict[str, Scalar]:

@@ -55,8 +55,8 @@ class StepCost:
     def micro_batch_over(self, begun_ns: int | None) -> None:
         """A forward had its hooks; what has passed inside one of ours is counted elsewhere."""
         if self._price is not None:
-            self._spent_ns += self._price.ns
-            self._spent_ns -= self._clock() - begun_ns if begun_ns is not None else 0
+            inside_ns = 0 if begun_ns is None else self._clock() - begun_ns
+            self._spent_ns += self._price.ns - inside_ns
 
     def step_over(self, draft: Draft) -> float | None:
         """Nanoseconds of a switch as the recorder counts them, once enough steps were timed.
