@@ -43,6 +43,6 @@ class CurveSink(Sink):
         if outputs.writer is not None:
             for tag, value in values.items():
                 outputs.writer.add_scalar(tag, value, step)
-        loggers = (*outputs.loggers, outputs.trackers)
-        for logger in filter(None, loggers) if values else ():
+        trackers = () if outputs.trackers is None else (outputs.trackers,)
+        for logger in (*outputs.loggers, *trackers) if values else ():
             logger.log_metrics(dict(values), step=outputs.step() if outputs.step else step)
