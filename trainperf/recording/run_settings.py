@@ -160,19 +160,19 @@ def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
     return {
         "wrapper": next((name for name in bases if name in _WRAPPERS), None),
         "compiled": any(map(is_compiled, parts)),
-        **(_ddp(ddp) if ddp is not None else {}),
+        **(
+            {}
+            if ddp is None
+            else {
+                "ddp_bucket_cap_mb": ddp.bucket_bytes_cap / _MIB,
+                "ddp_find_unused_parameters": ddp.find_unused_parameters,
+                "ddp_static_graph": ddp.static_graph,
+                "ddp_gradient_as_bucket_view": ddp.gradient_as_bucket_view,
+                "ddp_broadcast_buffers": ddp.broadcast_buffers,
+            }
+        ),
         **_fsdp(parts),
-        **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
-    }
-
-
-def _ddp(module: DistributedDataParallel) -> dict[str, Scalar]:
-    return {
-        "ddp_bucket_cap_mb": module.bucket_bytes_cap / _MIB,
-        "ddp_find_unused_parameters": module.find_unused_parameters,
-        "ddp_static_graph": module.static_graph,
-        "ddp_gradient_as_bucket_view": module.gradient_as_bucket_view,
-        "ddp_broadcast_buffers": module.broadcast_buffers,
+        **({} if copied is None else {"data_parallel_devices": len(copied.device_ids)}),
     }
 
 
