@@ -36,7 +36,6 @@ def played(run: Path, options: dict[str, Any], script: str) -> Captured:
         "second": lambda: line.wait(1000),
         "request": (run / "capture").touch,
         "leave": line.recorder.leave,
-        "enter": lambda: line.recorder.enter(Phase.OPTIMIZER),
         "checkpoint": lambda: (
             line.recorder.enter_gap(Gap.CHECKPOINT),
             line.recorder.leave_gap(),
@@ -75,12 +74,6 @@ CASES = {
     # Manual optimization may leave more than it entered.
     "a frame that is left twice does no harm": Case(
         options={"active": 1}, script="7 fetch leave update 1", traces=(range(7, 8),), phases=USUAL
-    ),
-    "an error in the middle of phases, which it leaves open": Case(
-        script="9 fetch enter enter second",
-        traces=(range(7, 9),),
-        phases=USUAL,
-        notes=("captures", "captures_short"),
     ),
     # It is cut out of the step's time, and can be told apart in the trace.
     "a checkpoint inside a step is marked": Case(
@@ -286,6 +279,23 @@ def test_an_epoch_boundary_is_marked_and_in_no_step(tmp_path: Path) -> None:
     marks = [s for s in trace.spans if s[0].startswith("ProfilerStep#")]
     assert begin < at < end
     assert all(t1 <= begin or end <= t0 for _, t0, t1 in marks)
+
+
+def test_an_error_in_the_middle_of_a_phase_leaves_a_sound_trace(tmp_path: Path) -> None:
+    """Open phases are closed, the profiler is stopped, and every nanosecond is somewhere."""
+    run = Captured(tmp_path, schedule()).train(9)
+    run.recorder.boundary()
+    run.recorder.enter(Phase.OPTIMIZER)
+    run.recorder.enter(Phase.FORWARD)
+    run.wait(2)
+    run.finish()
+
+    (trace,) = run.traces()
+    assert trace.facts["complete_steps"] == 2
+    assert trace.phases(8) == ["data_wait", "forward", "loop"]
+    assert not torch_profiles()
+    assert run.recorder.listener is None
+    assert run.attributed_ns() == run.fit_ns
 
 
 TOO_MANY = (
