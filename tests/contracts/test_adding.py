@@ -1,4 +1,4 @@
-"""A meter, sink, detector, check or command is one file and one line: then all places have it."""
+"""A meter, detector, check or command is one file and one line: then all places have it."""
 
 import json
 from pathlib import Path
@@ -33,33 +33,6 @@ METERS = (
         statistic=_seventeen,
     ),
 )
-'''
-
-SINK = '''"""A sink that a contributor adds."""
-
-from collections.abc import Mapping
-
-from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Outputs, Sink
-
-
-def sink_for(outputs: Outputs) -> Sink | None:
-    """One for every fit with a run directory."""
-    return None if outputs.run is None else Planted(outputs)
-
-
-class Planted(Sink):
-    """Writes one file."""
-
-    name = "planted"
-
-    def __init__(self, outputs: Outputs) -> None:
-        self._run = outputs.run
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """The planted reading of the planted meter."""
-        value = next(readings[name].value for name in readings if name.startswith("planted_"))
-        (self._run / "planted.txt").write_text(str(value))
 '''
 
 DETECTOR = '''"""A detector that a contributor adds."""
@@ -166,7 +139,6 @@ for name, callback in (("all", TrainPerf(report=False)), ("narrow", StepTimeMoni
     (metrics,) = (folder / name).rglob("metrics.csv")
     shown[f"logger, {name}"] = metrics.read_text().splitlines()[0]
 (recorded,) = (folder / "all").rglob("trainperf")
-shown["sink"] = (recorded / "planted.txt").read_text()
 for name, run in (("recorded", recorded), ("written", written)):
     for form in ("text", "markdown", "html", "json"):
         shown[f"{name} {form}"] = printed("report", run, "--format", form)
@@ -192,8 +164,6 @@ PLACES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("logger, all", "logger, narrow"), ("trainperf/planted_s",)),
     # With its value, which numbers the name never holds.
     **{f"recorded {form}": ("planted", "17") for form in FORMS},
-    # In a fit that did not name it.
-    "sink": ("17.0",),
     # What to do first, and where; nothing else had to be told of the detector.
     **{f"written {form}": ("torch.compile(model", "garden.py:3") for form in FORMS},
     # With its promise, its evidence and what to do.
@@ -222,8 +192,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ExtendedPackage:
     package = ExtendedPackage.copied_to(tmp_path_factory.mktemp("checkout"))
     package.add_file("meters/planted.py", METER)
     package.add_line("meters/__init__.py", '"planted",', after='"overhead",')
-    package.add_file("recording/sinks/planted.py", SINK)
-    package.add_line("recording/sinks/__init__.py", '"planted",', after='"loggers",')
     package.add_file("analysis/diagnosis/detectors/planted.py", DETECTOR)
     package.add_line(
         "analysis/diagnosis/__init__.py", '"planted:planted",', after='"host:callbacks",'

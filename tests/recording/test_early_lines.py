@@ -68,18 +68,6 @@ def test_a_copy_has_the_lines_and_holds_nothing() -> None:
     assert [code.co_name for code, _ in stack[:2]] == ["inner", own]
 
 
-def test_loading_a_module_is_told_from_the_scripts_own_work() -> None:
-    """By the part of Python that loads, wherever it is in the stack."""
-    code = compile(
-        "import sys\ncopy = look(sys._getframe())", "<frozen importlib._bootstrap>", "exec"
-    )
-    space = {"look": stack_of}
-    exec(code, space)  # noqa: S102 a frame of that file
-
-    assert slot_of(space["copy"]) == IMPORTS
-    assert slot_of(stack_of(sys._getframe())) == BEFORE_FIT
-
-
 INSTALLED = "/env/lib/python3.12/site-packages"
 
 

@@ -8,7 +8,6 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import RunInfo
-from trainperf.loop import LoopMonitor
 from trainperf.meters import METERS
 from trainperf.meters.described import described
 from trainperf.meters.fold import Reading
@@ -87,20 +86,6 @@ def observed(
         for metric in scope.metrics
         for point in metric.data.data_points
     }
-
-
-def test_it_takes_what_a_real_loop_gives() -> None:
-    """Steps are counted, and there are readings while it runs."""
-    reader = InMemoryMetricReader()
-    sink = OpenTelemetrySink(MeterProvider(metric_readers=[reader]))
-    with LoopMonitor(None, sinks=[sink], report=False, log_every_n_steps=20) as monitor:
-        for number, _ in enumerate(monitor.batches([1] * 60)):
-            if number == 59:
-                values = observed(reader)
-            monitor.end_step()
-
-    assert values["trainperf.steps", ""][0] > 0
-    assert len(values) > 1
 
 
 def test_without_its_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

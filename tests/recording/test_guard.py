@@ -72,18 +72,6 @@ def test_a_fault_in_one_part_silences_no_other(arguments: int) -> None:
     assert set(guard.faults) == {"bad"}
 
 
-def test_a_part_that_failed_in_one_hook_is_off_in_all() -> None:
-    """Half a probe would feed numbers that are half right."""
-    guard, fails, other = Guard(), Part(fails_at=1), Part()
-    first = guard.each([("probe", fails)])
-    second = guard.each([("probe", other), ("fine", fine := Part())])
-    second(0)
-    first(0)
-    second(0)
-
-    assert (other.calls, fine.calls) == (1, 2)
-
-
 def test_the_consequences_of_a_fault_come_once_and_in_turn() -> None:
     """The relay goes silent, for instance; one that fails is a fault too, and keeps none away."""
     guard, first, second = Guard(), Part(fails_at=1), Part()

@@ -1,6 +1,6 @@
 """The object that wires a run: groups, probes, sinks, and what the device still holds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
@@ -14,12 +14,10 @@ from trainperf.meters import Meter, Scope
 from trainperf.recording.monitor import TOTALS_EVERY_NS, Monitor, RunParts
 from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.sinks.base import Sink
 from trainperf.testing import FakeClock
 
 
 HOOKS = ("attach", "micro_batch", "close", "seal", "resolve", "detach")
-SINK_METHODS = ("begin", "rows", "entries", "readings", "flush", "close")
 QUESTIONS = ("reasons", "notes", "dropped")
 
 
@@ -77,31 +75,6 @@ def failing_in(hook: str) -> Failing:
         raise ValueError(f"in {hook}")
 
     return type("FailingIn", (Failing,), {hook: fails})()  # type: ignore[no-any-return]
-
-
-class CountingSink(Sink):
-    """Counts its calls, and raises in one of its methods."""
-
-    name = "failing sink"
-
-    def __init__(self, method: str) -> None:
-        self.method = method
-        self.called: list[str] = []
-
-
-def failing_sink(method: str) -> CountingSink:
-    """One that raises there."""
-
-    def counted(name: str) -> Callable[..., None]:
-        def call(sink: CountingSink, *_: object) -> None:
-            sink.called.append(name)
-            if name == sink.method:
-                raise OSError(28, "No space left on device")
-
-        return call
-
-    methods = {name: counted(name) for name in SINK_METHODS}
-    return type("FailingSink", (CountingSink,), methods)(method)  # type: ignore[no-any-return]
 
 
 # -- what is written ---------------------------------------------------------------------------
@@ -181,17 +154,6 @@ def test_a_fit_that_never_started_can_be_finished() -> None:
     assert monitor.guard.faults == {}
 
 
-def test_a_fit_without_steps_has_gaps_and_an_end() -> None:
-    """The loader was empty."""
-    fit = HostFit(Counting())
-    fit.clock.advance(ms=4)
-    fit.finish()
-
-    assert fit.sink.step_rows == []
-    gaps = fit.entries(GapRecord)
-    assert [(gap.gap, gap.duration_ns) for gap in gaps] == [("startup", 4 * MS), ("shutdown", 0)]
-
-
 # -- tags and facts of our own -----------------------------------------------------------------
 
 
@@ -259,19 +221,6 @@ def test_a_probe_that_fails_is_alone(hook: str, caplog: pytest.LogCaptureFixture
     assert "failing" in fit.totals.faults
     assert f"switched off after an error (ValueError: in {hook})" in fit.totals.reasons["overflows"]
     assert "samples" not in fit.totals.reasons
-
-
-@pytest.mark.parametrize("method", SINK_METHODS)
-def test_a_sink_that_fails_is_alone(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A full disk is said once, and the other sink has everything."""
-    failing = failing_sink(method)
-    fit = HostFit(Counting(), sinks=[failing], log_every=5).steps(100).finish()
-
-    assert [record.index for record in fit.sink.records] == list(range(100))
-    assert len(fit.sink.shown) == len({step for step, _ in fit.sink.shown}) > 1
-    assert failing.called.count(method) == 1
-    assert failing.called[-1] == "close"
-    assert sum("No space left" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_a_meter_that_fails_stops_the_showing_only() -> None:

@@ -7,10 +7,8 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from support.fits import Loader, Model, fit
-from support.loops import written
 from torch import nn
 
-from trainperf.loop import LoopMonitor
 from trainperf.recording.run_settings import settings, together
 
 
@@ -115,28 +113,17 @@ def test_a_hugging_face_model_tells_how_it_attends_and_recomputes() -> None:
     assert before["vocabulary"] == 16
 
 
-def test_torchs_own_switches_are_told() -> None:
+def test_torchs_own_switches_and_a_scaler_are_told() -> None:
     """As they are at that moment."""
+    scaled, not_scaled = torch.amp.GradScaler("cpu"), torch.amp.GradScaler("cpu", enabled=False)
+    told = [settings(plain(), (), each)["grad_scaler"] for each in (scaled, not_scaled)]
+    assert told == ["GradScaler", None]
     with torch.autograd.set_detect_anomaly(True, check_nan=False):
         inside = of(nn.Linear(2, 2))
 
     assert inside["detect_anomaly"] is True
     assert of(nn.Linear(2, 2))["detect_anomaly"] is False
     assert inside["float32_matmul_precision"] == torch.get_float32_matmul_precision()
-
-
-def test_a_plain_loop_and_a_scaler_are_told(tmp_path: Path) -> None:
-    """In the header of the run."""
-    model = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, fused=True)
-    scaler = torch.amp.GradScaler("cpu")
-    with LoopMonitor(tmp_path, report=False).watch(model, optimizer, scaler) as monitor:
-        for _ in monitor.batches([1]):
-            monitor.end_step()
-    config = written(monitor).info.config
-
-    assert (config["optimizers"], config["optimizer_fused"]) == ("SGD", True)
-    assert config["grad_scaler"] == "GradScaler"
 
 
 class Scheduled(Model):

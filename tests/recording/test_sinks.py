@@ -14,7 +14,7 @@ from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, RunInfo, Totals
 from trainperf.meters.fold import Reading
 from trainperf.recording.monitor import RunParts
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.sinks.loggers import CurveSink
 
@@ -159,7 +159,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(
 def test_a_writer_gets_one_point_per_reading_that_has_a_value(ranks: int, prefix: str) -> None:
     """As plain floats, at the step they were taken; of several ranks rank 0 knows its own alone."""
     writer = Written()
-    sink = CurveSink(writer)
+    sink = CurveSink(Outputs(run=None, writer=writer))
     sink.begin(RunInfo(world_size=ranks))
     sink.readings(41, READINGS)
 
@@ -170,20 +170,13 @@ def test_a_writer_gets_one_point_per_reading_that_has_a_value(ranks: int, prefix
 def test_loggers_get_one_call_each_at_the_users_step() -> None:
     """The step number their own curves are drawn over."""
     loggers = [Logged(), Logged()]
-    sink = CurveSink(None, loggers, lambda: 7)
+    sink = CurveSink(Outputs(run=None, loggers=loggers, step=lambda: 7))
     sink.begin(RunInfo())
     sink.readings(41, READINGS)
     sink.readings(42, {"mfu": READINGS["mfu"]})
 
     expected = {"trainperf/step_s": 0.05, "trainperf/overflow_rate": 0.0}
     assert [logger.metrics for logger in loggers] == [[(expected, 7)], [(expected, 7)]]
-
-
-def test_a_sink_that_wants_nothing_is_given_everything() -> None:
-    """Every method has a default that does nothing."""
-    fit = HostFit(sinks=[Sink()], log_every=2).steps(30).finish()
-
-    assert fit.monitor.guard.faults == {}
 
 
 def test_readings_are_shown_every_so_many_steps() -> None:

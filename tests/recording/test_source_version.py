@@ -35,37 +35,21 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_git
-def test_a_clean_script_has_the_commit_that_it_is_at(repository: Path) -> None:
-    """As git names it, in full; a file that git does not know changes nothing."""
-    (repository / "notes.txt").write_text("mine")
-
-    assert source_version() == {
-        "git_commit": git(repository, "rev-parse", "HEAD"),
-        "git_dirty": False,
-    }
-
-
-@needs_git
-def test_a_script_that_was_changed_since_is_dirty(repository: Path) -> None:
-    """Whether or not the change is staged."""
-    (repository / "train.py").write_text("a = 2\n")
-    changed = source_version()
-    git(repository, "add", "train.py")
-    module._status.cache_clear()
-
-    assert changed["git_dirty"] is True
-    assert source_version() == changed
-
-
-@needs_git
-def test_nothing_is_written_into_the_repository(repository: Path) -> None:
-    """Not even git's index, which it refreshes when people ask."""
+def test_a_script_has_the_commit_that_it_is_at_and_is_dirty_once_it_was_changed(
+    repository: Path,
+) -> None:
+    """Staged or not; nothing is written there, not even git's index, which people's look does."""
     index = repository / ".git" / "index"
+    (repository / "notes.txt").write_text("what git does not know changes nothing")
     (repository / "train.py").touch()
-    before = index.read_bytes()
-    source_version()
-
+    before, commit = index.read_bytes(), git(repository, "rev-parse", "HEAD")
+    assert source_version() == {"git_commit": commit, "git_dirty": False}
     assert index.read_bytes() == before
+    (repository / "train.py").write_text("a = 2\n")
+    for _ in range(2):
+        module._status.cache_clear()
+        assert source_version() == {"git_commit": commit, "git_dirty": True}
+        git(repository, "add", "train.py")
 
 
 def test_a_script_outside_of_any_repository_has_no_version(

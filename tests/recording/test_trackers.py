@@ -120,6 +120,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_weights_and_biases_has_only_the_scripts_steps(offline: Path) -> None:
     """Twelve rows were logged, and the summary has readings and the answer."""
     wandb = pytest.importorskip("wandb")

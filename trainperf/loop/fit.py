@@ -21,6 +21,7 @@ from trainperf.core import run_directory, spool
 from trainperf.core.interleaving import directory
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
+from trainperf.core.machine.limits import launched_ranks
 from trainperf.core.machine.processes import this_process
 from trainperf.core.paths import AnyPath, is_remote, path_of
 from trainperf.core.phases import Tag
@@ -329,7 +330,7 @@ class Fit:
 
     def _info(self, facts: FitFacts) -> RunInfo:
         objects, rank = facts.objects, self._outputs.rank
-        ranks = objects.local_world_size or run_identity.local_world_size(objects.world_size)
+        launched = 1 if objects.world_size == 1 else launched_ranks()
         return RunInfo(
             started_at=self._started_at,
             rank=rank,
@@ -340,7 +341,10 @@ class Fit:
             process=this_process(),
             reasons={**self.chosen.reasons, **inapplicable(facts.kind), **facts.reasons},
             software={**run_identity.software(), **facts.software},
-            hardware={**run_identity.hardware(objects.device), "local_world_size": ranks},
+            hardware={
+                **run_identity.hardware(objects.device),
+                "local_world_size": objects.local_world_size or launched,
+            },
             config={**_configuration(facts), **facts.config},
             environment=run_identity.environment(rank=rank),
             totals=dict(facts.totals),
@@ -361,7 +365,7 @@ class Fit:
             contention=(self.guard.run(waits.name, waits.totals) or {}) if waits else {},
         )
 
-    def _announce(self, facts: FitFacts, readings: dict[str, Reading]) -> None:
+    def _announce(self, facts: FitFacts, readings: dict[str, Reading]) -> bool:
         answer = first_answer(
             readings,
             written=self.run is not None,
@@ -370,6 +374,7 @@ class Fit:
         )
         if answer is not None:
             facts.announce(answer)
+        return answer is not None
 
     # -- the loop -----------------------------------------------------------------------------
 

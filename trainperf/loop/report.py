@@ -16,7 +16,7 @@ from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.schedule import comes_true
 from trainperf.recording.sinks.base import Outputs
-from trainperf.recording.sinks.loggers import PREFIX, curves
+from trainperf.recording.sinks.loggers import PREFIX, CurveSink
 
 
 WAIT_NS = 5_000_000_000
@@ -95,7 +95,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     if outputs is not None:
         step = summary.run.steps if outputs.step is None else outputs.step()
         if summary.run.world_size > 1:
-            curves(outputs).readings(step, summary.readings)
+            CurveSink(outputs).readings(step, summary.readings)
         boards = (getattr(logger, "experiment", None) for logger in outputs.loggers)
         for board in (outputs.writer, *boards):
             add_text = getattr(board, "add_text", None)

@@ -118,11 +118,13 @@ class EarlyLines:
         if sampler is None or not sampler.samples:
             return None
         lines = sampler.lines()
-        whole = (
-            msgspec.structs.replace(each, stands_for_us=lines.every * each.stands_for_us)
-            for each in lines.samples
+        return msgspec.structs.replace(
+            lines,
+            samples=tuple(
+                msgspec.structs.replace(each, stands_for_us=lines.every * each.stands_for_us)
+                for each in lines.samples
+            ),
         )
-        return msgspec.structs.replace(lines, samples=tuple(whole))
 
 
 def of_another_process() -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.readings import NAMES
@@ -59,38 +59,48 @@ def checked(
     return own_meters, own_sinks, own_probes
 
 
-def _demand(condition: object, message: str) -> None:
-    if not condition:
-        raise ConfigError(message)
+def _demand(*rules: tuple[object, str]) -> None:
+    """What holds of each, or the sentence for whoever has not kept it."""
+    for holds, message in rules:
+        if not holds:
+            raise ConfigError(message)
 
 
 def _members(argument: str, given: Iterable[T], base: type) -> tuple[T, ...]:
     listed = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-    _demand(listed, f"{argument}={given!r}: must be a list of {base.__name__} objects")
+    _demand((listed, f"{argument}={given!r}: must be a list of {base.__name__} objects"))
     members = tuple(given)
     for member in members:
-        if isinstance(member, type) and issubclass(member, base):
-            name = member.__name__
-            raise ConfigError(f"{argument}=[{name}]: a class; pass an instance: {name}()")
+        name = member.__name__ if isinstance(member, type) and issubclass(member, base) else ""
         _demand(
-            isinstance(member, base),
-            f"{argument}=[{member!r}]: not a {base.__name__}; derive its class from "
-            f"{base.__module__}.{base.__name__}",
+            (not name, f"{argument}=[{name}]: a class; pass an instance: {name}()"),
+            (
+                isinstance(member, base),
+                (
+                    f"{argument}=[{member!r}]: not a {base.__name__}; derive its class from "
+                    f"{base.__module__}.{base.__name__}"
+                ),
+            ),
         )
     return members
 
 
-def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> None:
+def _demand_names(argument: str, members: Sequence[Any], taken: set[str]) -> None:
     """Every member has a name of its own, *taken* from now on: much is kept under it."""
     for member in members:
         name = getattr(member, "name", None)
         what = f"{argument}=[{type(member).__name__}()]"
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"{what}: it has no name; give the class a `name`")
         _demand(
-            name not in taken, f"{what}: the name {name!r} is taken; give the class another `name`"
+            (
+                isinstance(name, str) and name,
+                f"{what}: it has no name; give the class a `name`",
+            ),
+            (
+                name not in taken,
+                f"{what}: the name {name!r} is taken; give the class another `name`",
+            ),
         )
-        taken.add(name)
+        taken.add(member.name)
 
 
 def _builtin_names(base: type) -> set[str]:
@@ -111,23 +121,31 @@ def _facts(probes: Sequence[Probe]) -> set[str]:
         for fact in _names(probe, "facts"):
             what = f"fact {fact!r} of probe {probe.name!r}"
             _demand(
-                _NAME.fullmatch(fact),
-                f"{what}: must be lower case letters, digits and underscores, with its unit at "
-                "the end; try 'queue_wait_ns'",
+                (
+                    _NAME.fullmatch(fact),
+                    (
+                        f"{what}: must be lower case letters, digits and underscores, with its "
+                        "unit at the end; try 'queue_wait_ns'"
+                    ),
+                ),
+                (fact not in facts, f"{what}: it has a probe already"),
             )
-            _demand(fact not in facts, f"{what}: it has a probe already")
             facts.add(fact)
         unknown = sorted(set(_names(probe, "counts")) - set(probe.facts))
-        _demand(not unknown, f"counts of probe {probe.name!r}: {unknown} not in its facts")
+        _demand((not unknown, f"counts of probe {probe.name!r}: {unknown} not in its facts"))
     return facts - set(CORE_COLUMNS)
 
 
 def _names(owner: Probe | Meter, attribute: str) -> Sequence[str]:
     names: Sequence[str] = getattr(owner, attribute)
     _demand(
-        isinstance(names, list | tuple) and all(isinstance(name, str) for name in names),
-        f"{attribute}={names!r} of {owner.name!r}: must be a tuple of names; try "
-        f"{attribute} = ('queue_wait_ns',)",
+        (
+            isinstance(names, list | tuple) and all(isinstance(name, str) for name in names),
+            (
+                f"{attribute}={names!r} of {owner.name!r}: must be a tuple of names; try "
+                f"{attribute} = ('queue_wait_ns',)"
+            ),
+        )
     )
     return names
 
@@ -135,23 +153,31 @@ def _names(owner: Probe | Meter, attribute: str) -> Sequence[str]:
 def _demand_readable(meter: Meter, facts: set[str]) -> None:
     unit, of = getattr(meter, "unit", None), f"of meter {meter.name!r}"
     _demand(
-        _NAME.fullmatch(meter.name),
-        f"name {meter.name!r} of a meter: must be lower case letters, digits and underscores; "
-        "try 'queue_wait_s'",
+        (
+            _NAME.fullmatch(meter.name),
+            (
+                f"name {meter.name!r} of a meter: must be lower case letters, digits and "
+                "underscores; try 'queue_wait_s'"
+            ),
+        ),
+        (unit in UNITS, f"unit {unit!r} {of}: must be one of {', '.join(UNITS)}"),
+        (
+            meter.better in ("lower", "higher", None),
+            f"better={meter.better!r} {of}: must be 'lower', 'higher' or None",
+        ),
+        (isinstance(meter.title, str), f"title={meter.title!r} {of}: must be a text"),
+        (
+            isinstance(meter.scope, Scope),
+            f"scope={meter.scope!r} {of}: must be Scope.STEADY or Scope.ALL, from trainperf.meters",
+        ),
+        *(
+            (
+                fact in facts,
+                (
+                    f"meter {meter.name!r} needs {fact!r}, which no probe feeds; pass the probe "
+                    "that does as probes=[…]"
+                ),
+            )
+            for fact in _names(meter, "needs")
+        ),
     )
-    _demand(unit in UNITS, f"unit {unit!r} {of}: must be one of {', '.join(UNITS)}")
-    _demand(
-        meter.better in ("lower", "higher", None),
-        f"better={meter.better!r} {of}: must be 'lower', 'higher' or None",
-    )
-    _demand(isinstance(meter.title, str), f"title={meter.title!r} {of}: must be a text")
-    _demand(
-        isinstance(meter.scope, Scope),
-        f"scope={meter.scope!r} {of}: must be Scope.STEADY or Scope.ALL, from trainperf.meters",
-    )
-    for fact in _names(meter, "needs"):
-        _demand(
-            fact in facts,
-            f"meter {meter.name!r} needs {fact!r}, which no probe feeds; pass the probe that does "
-            "as probes=[…]",
-        )

@@ -19,7 +19,6 @@ import msgspec
 from trainperf.core.loop_kind import INFERENCE
 from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
 from trainperf.core.phases import DISQUALIFYING, Gap, Tag
-from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, FINISHED, EndMark, GapRecord, Row, RunInfo, Totals
@@ -64,8 +63,8 @@ class RunParts:
     log_every: int = 50
     totals: Callable[[], Totals] | None = None
     """Completes the cumulative facts, e.g. with the time of each user hook."""
-    first_answer: Callable[[dict[str, Reading]], None] | None = None
-    """Called once, with the first readings after the warm-up."""
+    first_answer: Callable[[dict[str, Reading]], bool] | None = None
+    """Called with readings until it has had those after the warm-up."""
     meters: Sequence[Meter] = field(default=METERS)
     own_meters: Sequence[Meter] = ()
     """The user's."""
@@ -119,9 +118,8 @@ class Monitor:
     def start(self, parts: RunParts) -> None:
         """Attach the probes and write the header."""
         probes = [probe for probe in parts.probes if probe.name not in self.guard.faults]
-        fed = {fact for probe in probes for fact in probe.facts} | {"overhead_ns"}
-        own = (fact for probe in probes for fact in probe.facts if fact not in FACTS)
-        columns = (*(name for name in FACTS if name in fed), *dict.fromkeys(own))
+        fed = dict.fromkeys(["overhead_ns", *(fact for probe in probes for fact in probe.facts)])
+        columns = (*(n for n in FACTS if n in fed), *(n for n in fed if n not in FACTS))
         counts = {fact for probe in probes for fact in probe.counts} | {"overhead_ns"}
         self.recorder.set_columns(columns, counts)
         parts.info = msgspec.structs.replace(parts.info, columns=columns)
@@ -234,15 +232,11 @@ class Monitor:
         for sink in self._parts.sinks:
             self.guard.last(sink.name, sink.close)
 
-    def silence(self) -> None:
-        """Write nothing more, not even an end."""
-        self.finished, self._parts.sinks = True, ()
-
     @classmethod
     def forked(cls) -> None:
-        """This is a child of the process that measures: what it has inherited is not its own."""
-        for monitor in list(cls.under_way):
-            monitor.silence()
+        """This is a child of the process that measures: it writes nothing, not even an end."""
+        for monitor in cls.under_way:
+            monitor.finished, monitor._parts.sinks = True, ()  # noqa: SLF001 our own
         cls.under_way.clear()
 
     def settled_progress(self) -> dict[str, int]:
@@ -276,7 +270,7 @@ class Monitor:
 
     def _seal_group(self) -> None:
         run, device = self.guard.run, self._device
-        copies = [run(probe.name, partial(sealed, probe)) or () for probe in self._parts.probes]
+        copies = [run(probe.name, probe.seal) or () for probe in self._parts.probes]
         gone = self.part in self.guard.faults  # what comes after it is a part of a run only
         drafts, gaps = ([], []) if gone else self.recorder.take()
         fences = (device and run(_DEVICE, device.fences)) or []
@@ -349,9 +343,9 @@ class Monitor:
 
     def _row(self, draft: Draft) -> Row:
         """The step as it is written: core columns and facts."""
-        own_ns = (draft.facts["overhead_ns"] or 0) + draft.switches * self.switch_ns
-        draft.facts["overhead_ns"] = max(0, round(own_ns))
-        warmup = self._warmup
+        facts, warmup = draft.facts, self._warmup
+        own_ns = (facts["overhead_ns"] or 0) + draft.switches * self.switch_ns
+        facts["overhead_ns"] = max(0, round(own_ns))
         if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
         if not draft.tags & DISQUALIFYING:
@@ -359,7 +353,7 @@ class Monitor:
             if draft.own:
                 self._sums.update(draft.own)
         core = (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches)
-        return (*core, *draft.host_ns, *draft.facts.values())
+        return (*core, *draft.host_ns, *facts.values())
 
     def _show(self) -> None:
         steps, begun = self._window.steps + len(self._unfolded), self._clock()
@@ -372,11 +366,13 @@ class Monitor:
         info = self._info_now()
         readings = taken(self._window, info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
-        settled, answer = readings.get(STEP_S), self._parts.first_answer
-        if answer is not None and settled is not None and settled.value is not None:
+        answer = self._parts.first_answer
+        if (
+            answer
+            and not self.finished
+            and self.guard.run("first answer", partial(answer, readings))
+        ):
             self._parts.first_answer = None
-            if not self.finished:
-                self.guard.run("first answer", partial(answer, readings))
         now = self._clock()
         self._show_limit.done(now, now - begun)
 
@@ -419,11 +415,6 @@ if hasattr(os, "register_at_fork"):
 
 
 _COUNTED = ("samples", "tokens_effective")
-
-
-def sealed(probe: Probe) -> tuple[TimingEvent, ...]:
-    """End the group for a probe; a user's own may return nothing."""
-    return tuple(probe.seal() or ())
 
 
 class DeviceStuckError(RuntimeError):

@@ -19,7 +19,6 @@ from trainperf.core.machine.limits import (
     cpu_mask,
     host_cores,
     host_cpus,
-    launched_ranks,
     memory_bytes,
 )
 from trainperf.core.machine.surroundings import (
@@ -53,19 +52,15 @@ def environment(*, rank: int = 0) -> dict[str, Scalar]:
 
 def hardware(device: torch.device) -> dict[str, Scalar]:
     """The device, and the host's size: as this process may use it, and of all its CPUs."""
-    memory: int | None
-    if device.type == "cpu":
-        name, memory = platform.processor() or platform.machine(), memory_bytes()
-    else:
-        accelerator = accelerator_of(device)
-        name, memory = accelerator.name(), accelerator.total_bytes()
+    accelerator, host = accelerator_of(device), platform.processor() or platform.machine()
+    beside = accelerator.asynchronous
     return {
-        "device_name": name,
-        "device_memory_bytes": memory,
+        "device_name": accelerator.name() if beside else host,
+        "device_memory_bytes": accelerator.total_bytes() if beside else memory_bytes(),
         "cpu_count": cpu_count(),
         "host_cpus": host_cpus(),
         "cpu_mask": cpu_mask(),
-        "device_cpus": near_cpus(accelerator_of(device).features().pci_address),
+        "device_cpus": near_cpus(accelerator.features().pci_address),
         "host": platform.node(),
         "host_cores": host_cores(),
         "threads": torch.get_num_threads(),
@@ -73,11 +68,6 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         "cpu_governor": cpu_governor(),
         "kernel": platform.release(),
     }
-
-
-def local_world_size(world_size: int) -> int | None:
-    """Ranks on this machine, as the launcher says; `None` where it does not."""
-    return 1 if world_size == 1 else launched_ranks()
 
 
 def model(module: torch.nn.Module) -> dict[str, Scalar]:

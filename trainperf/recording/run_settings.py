@@ -67,7 +67,9 @@ def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) ->
         optimizers: Those that step it.
         scaler: The GradScaler, if there is one.
     """
-    config = {**_optimizers(optimizers), "grad_scaler": _scaler(scaler), **_switches()}
+    enabled = isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled()
+    scales = names([scaler]) if enabled else None
+    config = {**_optimizers(optimizers), "grad_scaler": scales, **_switches()}
     if isinstance(module, nn.Module):
         parts = list(module.modules())
         config.update({**_wrapper(parts), **_sizes(module), **_architecture(parts)})
@@ -105,11 +107,6 @@ def _option(group: dict[str, object], option: str, default: Scalar) -> Scalar:
     if option not in group:
         return None
     return default if group[option] is None else bool(group[option])
-
-
-def _scaler(scaler: object) -> str | None:
-    enabled = isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled()
-    return type(scaler).__name__ if enabled else None
 
 
 def _switches() -> dict[str, Scalar]:
@@ -163,19 +160,19 @@ def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
     return {
         "wrapper": next((name for name in bases if name in _WRAPPERS), None),
         "compiled": any(map(is_compiled, parts)),
-        **(_ddp(ddp) if ddp is not None else {}),
+        **(
+            {}
+            if ddp is None
+            else {
+                "ddp_bucket_cap_mb": ddp.bucket_bytes_cap / _MIB,
+                "ddp_find_unused_parameters": ddp.find_unused_parameters,
+                "ddp_static_graph": ddp.static_graph,
+                "ddp_gradient_as_bucket_view": ddp.gradient_as_bucket_view,
+                "ddp_broadcast_buffers": ddp.broadcast_buffers,
+            }
+        ),
         **_fsdp(parts),
-        **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
-    }
-
-
-def _ddp(module: DistributedDataParallel) -> dict[str, Scalar]:
-    return {
-        "ddp_bucket_cap_mb": module.bucket_bytes_cap / _MIB,
-        "ddp_find_unused_parameters": module.find_unused_parameters,
-        "ddp_static_graph": module.static_graph,
-        "ddp_gradient_as_bucket_view": module.gradient_as_bucket_view,
-        "ddp_broadcast_buffers": module.broadcast_buffers,
+        **({} if copied is None else {"data_parallel_devices": len(copied.device_ids)}),
     }
 
 

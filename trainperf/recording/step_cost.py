@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_compiling
 from torch.nn.modules import module as modules
 from typing_extensions import ParamSpec
 
@@ -30,6 +29,10 @@ STEPS = 40
 """Steps in which it is timed."""
 COUNTED = 20
 """The last of them, once the interpreter has come to know the code; hooks are priced before."""
+
+
+_COMMON = ("forward_pre", "forward", "backward_pre", "backward")
+"""Hooks of all modules."""
 
 
 class StepCost:
@@ -52,8 +55,8 @@ class StepCost:
     def micro_batch_over(self, begun_ns: int | None) -> None:
         """A forward had its hooks; what has passed inside one of ours is counted elsewhere."""
         if self._price is not None:
-            self._spent_ns += self._price.ns
-            self._spent_ns -= self._clock() - begun_ns if begun_ns is not None else 0
+            inside_ns = 0 if begun_ns is None else self._clock() - begun_ns
+            self._spent_ns += self._price.ns - inside_ns
 
     def step_over(self, draft: Draft) -> float | None:
         """Nanoseconds of a switch as the recorder counts them, once enough steps were timed.
@@ -97,14 +100,6 @@ class StepCost:
         return call
 
 
-class _Doubling(nn.Module):
-    """Has no parameter: nothing random is drawn for it."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Twice as much."""
-        return x * 2
-
-
 class HookPrice:
     """What PyTorch takes for the hooks of one forward, ours not included.
 
@@ -117,10 +112,12 @@ class HookPrice:
 
     def __init__(self, clock: HostClock, *, passes: bool) -> None:
         self._clock, self._passes = clock, passes
-        self.bare, self.hooked = _Doubling(), _Doubling()
-        """Called in turns."""
-        begins = UntracedHook(nothing)
-        self.hooked.register_forward_pre_hook(begins, prepend=not passes, with_kwargs=not passes)
+        self.bare, self.hooked = nn.ReLU(), nn.ReLU()
+        """Called in turns.  Has no parameter: nothing random is drawn for it."""
+        self._heard = UntracedHook(nothing)
+        self.hooked.register_forward_pre_hook(
+            self._heard, prepend=not passes, with_kwargs=not passes
+        )
         if passes:
             self.hooked.register_forward_hook(UntracedHook(self._returned), with_kwargs=True)
         self.ns = 0
@@ -132,8 +129,9 @@ class HookPrice:
 
     def look(self) -> None:
         """Call a module once: with hooks, if it was without them the last time."""
-        if _common_hooks():
-            return  # they would hear of the call
+        # They would hear of the call; torch 2.6 has no function that tells of them.
+        if any(getattr(modules, f"_global_{hooks}_hooks") for hooks in _COMMON):
+            return
         hooked = len(self._taken_ns) % 2 == 1
         with torch.enable_grad():
             x = torch.ones(1, device="cpu", requires_grad=True)
@@ -143,7 +141,7 @@ class HookPrice:
             if self._passes:
                 y.backward()
                 for _ in range(2 * hooked):  # as the two hooks of all optimizers
-                    _update(None, (), {})
+                    self._heard(None, (), {})
             self._taken_ns.append(self._clock() - begun - self._inside_ns)
         # To the call before: a host changes its speed for seconds at a time.
         pairs = zip(self._taken_ns[::2], self._taken_ns[1::2], strict=False)
@@ -153,21 +151,6 @@ class HookPrice:
         begun = self._clock()
         hear_gradient(given[-1], _first_gradient)
         self._inside_ns = self._clock() - begun
-
-
-def _common_hooks() -> bool:
-    """Whether somebody hears of every module; torch 2.6 has no function that tells."""
-    return bool(
-        modules._global_forward_pre_hooks  # noqa: SLF001 torch tells it nowhere else
-        or modules._global_forward_hooks  # noqa: SLF001 same
-        or modules._global_backward_pre_hooks  # noqa: SLF001 same
-        or modules._global_backward_hooks  # noqa: SLF001 same
-    )
-
-
-def _update(*_: object) -> None:
-    """As far as what is timed in its place."""
-    is_compiling()
 
 
 def _first_gradient(_: Tensor) -> None:

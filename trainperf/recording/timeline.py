@@ -7,7 +7,6 @@ Nothing else reads the host clock.
 
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Protocol, TypeAlias, cast
 
 from trainperf.core.machine.clocks import HostClock
@@ -243,30 +242,20 @@ def phase_bracket(timeline: Timeline, phase: Phase) -> DirectBracket:
 class HookBracket:
     """As `phase_bracket`, for a user's hook, of which one wants to know how long it takes."""
 
-    __slots__ = ("_before", "_inside", "_phase", "_timeline", "total_ns")
+    __slots__ = ("_before", "_phase", "_timeline", "total_ns")
 
     def __init__(self, timeline: Timeline, phase: Phase) -> None:
         self._timeline, self._phase = timeline, int(phase)
-        self._before = self._inside = 0
-        self.total_ns = 0
+        self._before = self.total_ns = 0
         """Host time inside this bracket so far, without what nested phases took."""
 
     def __enter__(self) -> None:
         self._timeline.enter(self._phase)
-        self._inside += 1
-        if self._inside == 1:  # a hook may call itself
-            self._before = self._timeline._spent[self._phase]
+        self._before = self._timeline._spent[self._phase]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timeline.leave()
-        self._inside -= 1
-        if self._inside == 0:
-            self.total_ns += self._timeline._spent[self._phase] - self._before
+        self.total_ns += self._timeline._spent[self._phase] - self._before
 
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:

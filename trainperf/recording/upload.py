@@ -53,18 +53,14 @@ class Upload:
 
     def end(self) -> None:
         """Have the rest uploaded, and wait for that, but not for ever; say what is left."""
-        if self._child is not None and _ended(self._child) == 0:
-            return
+        if self._child is not None:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                self._child.communicate(b"end\n", timeout=LAST_S + 5)
+            if self._child.poll() is None:
+                self._child.kill()
+            if self._child.wait() == 0:
+                return
         if spool.not_uploaded(self._run) is None:
             problem = "the process that uploads did not do it"
             spool.write_state(self._run, self._rank, UploadState(problem=problem))
         log.warning("trainperf: %s", spool.not_uploaded(self._run))
-
-
-def _ended(child: "subprocess.Popen[bytes]") -> int:
-    """Its exit code, after it has had its time."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        child.communicate(b"end\n", timeout=LAST_S + 5)
-    if child.poll() is None:
-        child.kill()
-    return child.wait()

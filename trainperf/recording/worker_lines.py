@@ -35,6 +35,7 @@ from trainperf.core.artifacts.lines import (
     WORKER_STARTING,
     WORKER_WAITING,
     SampledLines,
+    SampledStack,
     SampledWorker,
 )
 from trainperf.core.findings import LIMITS
@@ -72,11 +73,14 @@ class WorkerLines:
 
     def __init__(self) -> None:
         self._owner = 0
-        self._on = False
+        """The process whose workers do; 0 for none."""
         self._folder: Path | None = None
         self._signals = ""
         self._gone: dict[tuple[int, int], SampledLines] = {}
         """Of processes that have ended, by dataset and number."""
+        hook = Guard().hook
+        _at_fork(before=hook(PART, self._forks), after_in_child=hook(PART, self._forked))
+        atexit.register(self.end)
 
     def start(self, signals: str = "") -> None:
         """Begin; a second call changes nothing.
@@ -87,21 +91,13 @@ class WorkerLines:
                 Empty as a fit begins: who trains is no worker, whoever has started it.
         """
         if signals and of_another_process():
-            begin = Guard().hook(
-                PART, lambda: _Worker(partial(_of_parent, signals), _by_kind).start()
-            )
+            begin = Guard().hook(PART, lambda: _Worker(partial(_of_parent, signals), _by_kind))
             begin()
             _at_fork(after_in_child=begin)
             return
         if self._owner != os.getpid():
-            self._folder, self._gone = None, {}
-            if not self._owner:
-                guard = Guard()
-                before, after = guard.hook(PART, self._forks), guard.hook(PART, self._forked)
-                _at_fork(before=before, after_in_child=after)
-                atexit.register(self.end)
-            self._owner = os.getpid()
-        self._on, self._signals = True, signals or self._signals
+            self._owner, self._folder, self._gone = os.getpid(), None, {}
+        self._signals = signals or self._signals
         if self._signals and self._folder is None:
             with suppress(OSError):  # on another machine the command's folder is missing
                 folder = _folder_of(self._signals, self._owner)
@@ -129,10 +125,9 @@ class WorkerLines:
     def end(self) -> None:
         """Nobody samples from now on, and the folder goes."""
         if os.getpid() == self._owner:
-            self._on = False
-            folder, self._folder, self._gone = self._folder, None, {}
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._owner, self._folder, self._gone = 0, None, {}
 
     def _fold(self, table: SampledLines) -> None:
         (worker,) = table.workers
@@ -143,14 +138,14 @@ class WorkerLines:
 
     def _forks(self) -> None:
         """In this process, before each fork."""
-        if self._on and self._folder is None and os.getpid() == self._owner:
+        if self._folder is None and os.getpid() == self._owner:
             self._folder = Path(tempfile.mkdtemp(prefix="trainperf-workers-"))
 
     def _forked(self) -> None:
         """In the new process, in its only thread."""
-        if self._on and self._folder is not None and os.getppid() == self._owner:
-            folder = self._folder
-            _Worker(lambda: folder).start()
+        folder = self._folder
+        if folder is not None and os.getppid() == self._owner:
+            _Worker(lambda: folder)
 
 
 def _at_fork(**hooks: Callable[[], object]) -> None:
@@ -170,7 +165,7 @@ def _of_parent(signals: str) -> Path:
 
 
 class _Worker:
-    """A process that may become a worker.
+    """A process that may become a worker; this thread of it is sampled from now on.
 
     Args:
         folder: Gives where it writes, once it is one.
@@ -183,15 +178,12 @@ class _Worker:
         self._folder, self._number = folder, number
         self._sampler = LineSampler(_where, most=MOST_KEPT)
         self._batches = Returns(_MAKES)
-        self._began_ns, self._age_s = monotonic_ns(), age_s() or 0.0
+        began_ns, self._age_s = monotonic_ns(), age_s() or 0.0
         self._wait_ns = _FIRST_WRITE_NS
-        self._due_ns = self._began_ns + self._wait_ns
+        self._due_ns = began_ns + _FIRST_WRITE_NS
         self._memory: list[tuple[int, int]] = []
         """When its own memory was looked at, and how many bytes that was: first and last."""
-        self._next_look_ns = self._began_ns + _WARM_NS
-
-    def start(self) -> None:
-        """Begin to sample this thread."""
+        self._next_look_ns = began_ns + _WARM_NS
         sample = Guard().hook(PART, lambda: self._sampler.sample_until_stopped(self._after))
         self._sampler.start(threading.get_ident(), sample, "trainperf worker lines")
 
@@ -249,11 +241,9 @@ def _own_bytes() -> int:
 
     Pages of a file that is mapped to be read are not in it.
     """
-    try:
-        dirty = re.search(r"Private_Dirty: *(\d+) kB", _ROLLUP.read_text())
-    except OSError:
-        return 0
-    return 1024 * int(dirty[1]) if dirty else 0
+    with suppress(OSError):
+        return 1024 * sum(map(int, re.findall(r"Private_Dirty: *(\d+) kB", _ROLLUP.read_text())))
+    return 0
 
 
 def _by_kind(dataset: Dataset[object]) -> int:
@@ -291,25 +281,25 @@ def _together(before: SampledLines, after: SampledLines) -> SampledLines:
 
 def joined(lines: SampledLines, others: Iterable[SampledLines]) -> SampledLines:
     """The lines of a fit with those of its workers, whose slots tell them apart."""
-    places, stacks, samples = [*lines.places], [*lines.stacks], [*lines.samples]
-    workers = [*lines.workers]
     for other in others:
-        place, stack = len(places), len(stacks)
-        places += other.places
-        for each in other.stacks:
-            frames = tuple(at + place if at >= 0 else at for at in each.frames)
-            stacks.append(msgspec.structs.replace(each, frames=frames))
-        samples += [
-            msgspec.structs.replace(each, stack=stack + each.stack) for each in other.samples
-        ]
-        workers += other.workers
-    return msgspec.structs.replace(
-        lines,
-        places=tuple(places),
-        stacks=tuple(stacks),
-        samples=tuple(samples),
-        workers=tuple(workers),
-    )
+        place, stack = len(lines.places), len(lines.stacks)
+        lines = msgspec.structs.replace(
+            lines,
+            places=lines.places + other.places,
+            stacks=lines.stacks + tuple(_further(each, place) for each in other.stacks),
+            samples=lines.samples
+            + tuple(
+                msgspec.structs.replace(each, stack=stack + each.stack) for each in other.samples
+            ),
+            workers=lines.workers + other.workers,
+        )
+    return lines
+
+
+def _further(stack: SampledStack, place: int) -> SampledStack:
+    """The stack, its places numbered from there."""
+    frames = tuple(at + place if at >= 0 else at for at in stack.frames)
+    return msgspec.structs.replace(stack, frames=frames)
 
 
 def _where(stack: Stack) -> tuple[str, int, Stack]:

@@ -216,12 +216,3 @@ def test_a_directory_of_the_user_cannot_stand_in_for_a_library(
     captured(Path("run"), patient()).finish()
 
     assert len(read_all(Path("run"))) == 1
-
-
-def test_a_damaged_answer_is_left_out(tmp_path: Path) -> None:
-    """The trace is there, and can be read again."""
-    captured(tmp_path, patient()).finish()
-    (good,) = (tmp_path / "traces").glob("*.analysis.json")
-    good.with_name("rank0-step000001-2steps.analysis.json").write_bytes(good.read_bytes()[:-20])
-
-    assert len(read_all(tmp_path)) == 1

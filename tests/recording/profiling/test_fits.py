@@ -1,6 +1,5 @@
 """Real fits under `ScheduledProfiler`."""
 
-import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,8 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import PyTorchProfiler
-from support.fits import Loader, Model, Ran, Validated, assert_tiles, read, trainer
-from support.profiler import torch_profiles, traces_of
+from support.fits import Loader, Model, Ran, assert_tiles, read, trainer
+from support.profiler import traces_of
 from torch_tb_profiler.consts import WORKER_PATTERN
 
 from trainperf.core.errors import ConfigError
@@ -19,29 +18,6 @@ from trainperf.lightning import ScheduledProfiler, TrainPerf
 
 
 NEVER = 1_000_000
-
-
-class Recognised(Validated):
-    """A validation that can be found in a trace."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.in_validation = lambda: torch.zeros(3).cumsum(0)  # type: ignore[assignment,return-value]
-
-
-class Failing(Model):
-    """Fails in the forward of a batch."""
-
-    def __init__(self, batch: int, error: BaseException) -> None:
-        super().__init__()
-        self.batch = batch
-        self.error = error
-
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        """Or not."""
-        if batch_idx == self.batch:
-            raise self.error
-        return super().training_step(batch, batch_idx)
 
 
 def fit(path: Path, loader: object, *callbacks: Callback, **options: Any) -> Ran:
@@ -71,26 +47,6 @@ def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path
     assert not any(WORKER_PATTERN.match(name) for name in traces)
 
 
-def test_validation_is_never_in_a_trace(tmp_path: Path) -> None:
-    """Every third step is followed by one: each trace ends where it begins."""
-    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=4, repeat=0)
-    whole = trainer(tmp_path, TrainPerf(report=False), profiler, val_check_interval=3)
-    whole.fit(Recognised(), Loader(24), Loader(2))
-
-    ran = read(tmp_path / "trainperf")
-    assert_tiles(ran)
-    traces = traces_of(tmp_path / "trainperf").values()
-    assert [trace.steps() for trace in traces] == [
-        [2],
-        [8],
-        [14],
-        [20],
-    ]
-    assert not any("aten::cumsum" in trace.names for trace in traces)
-    assert all("val_next" not in name for trace in traces for name in trace.names)
-    assert {trace.facts["ended_by"] for trace in traces} == {"validation"}
-
-
 def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
     """Four steps before the checkpoint: the fifth step of this fit is number 8."""
     before = trainer(tmp_path)
@@ -105,66 +61,6 @@ def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
     assert {name: trace.steps() for name, trace in traces.items()} == {
         "rank0-step000008-2steps.trace.json.gz": [8, 9]
     }
-
-
-@pytest.mark.parametrize("error", [RuntimeError("planted"), KeyboardInterrupt()])
-def test_an_exception_in_a_traced_step_keeps_the_complete_ones(
-    tmp_path: Path, error: BaseException
-) -> None:
-    """The profiler is stopped, the accounts are right, and the next fit works."""
-    profiler = ScheduledProfiler(analyse=False)
-    fails = trainer(tmp_path, TrainPerf(report=False), profiler)
-    with pytest.raises((RuntimeError, SystemExit)):
-        fails.fit(Failing(9, error), Loader(20))
-
-    assert not torch_profiles()
-    ran = read(tmp_path / "trainperf")
-    assert_tiles(ran)
-    (trace,) = traces_of(tmp_path / "trainperf").values()
-    assert (trace.facts["complete_steps"], trace.facts["ended_by"]) == (2, "shutdown")
-    assert trace.phases(8)[-1] == "loop"
-    assert ran.tagged(Tag.PROFILED) == [5, 6, 7, 8]
-
-    trainer(tmp_path, profiler).fit(Model(), Loader(12))
-    assert [t.steps() for t in traces_of(tmp_path / "trainperf-1").values()] == [[7, 8, 9]]
-
-
-def test_shapes_stacks_and_memory_come_when_asked_for(tmp_path: Path) -> None:
-    """And not otherwise."""
-    plain = ScheduledProfiler(analyse=False)
-    rich = ScheduledProfiler(
-        analyse=False, record_shapes=True, with_stack=True, profile_memory=True
-    )
-    found = []
-    for number, profiler in enumerate((plain, rich)):
-        path = tmp_path / str(number)
-        trainer(path, profiler).fit(Model(), Loader(11))
-        (trace,) = traces_of(path / "trainperf").values()
-        events = trace.content["traceEvents"]
-        found.append(
-            (
-                any("Input Dims" in event.get("args", {}) for event in events),
-                any(event.get("cat") == "python_function" for event in events),
-                any(event["name"] == "[memory]" for event in events),
-            )
-        )
-
-    assert found == [(False, False, False), (True, True, True)]
-
-
-def test_fast_dev_run_captures_nothing_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no run directory to write to."""
-    monkeypatch.chdir(tmp_path)
-    with caplog.at_level(logging.WARNING, "trainperf"):
-        trainer(tmp_path, ScheduledProfiler(analyse=False, wait=0), fast_dev_run=12).fit(
-            Model(), Loader(12)
-        )
-
-    said = [record.message for record in caplog.records if record.name == "trainperf"]
-    assert said == ["trainperf: no captures: there is no run directory to write them to"]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("ours", [[], [TrainPerf(report=False)]])

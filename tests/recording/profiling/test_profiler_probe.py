@@ -35,6 +35,12 @@ def played(run: Path, options: dict[str, Any], script: str) -> Captured:
         "validation": line.validate,
         "second": lambda: line.wait(1000),
         "request": (run / "capture").touch,
+        "leave": line.recorder.leave,
+        "checkpoint": lambda: (
+            line.recorder.enter_gap(Gap.CHECKPOINT),
+            line.recorder.leave_gap(),
+            micro_batch_done(line.recorder, complete=True),
+        ),
     }
     for word in script.split():
         steps, _, micro_batches = word.partition("x")
@@ -55,10 +61,27 @@ class Case:
     tagged: tuple[int, ...] | None = None
     """`None` where another test shows it."""
     notes: tuple[str, ...] = ("captures",)
+    phases: tuple[str, ...] | None = None
+    """That are marked in step 7, where they are asked for."""
 
 
 UNFINISHED = {"notes": ("captures_unfinished",)}
+USUAL = ("data_wait", "forward", "loop")
 CASES = {
+    "steps are those of the optimizer, with all their micro-batches": Case(
+        options={"active": 2}, script="12x3", traces=(range(7, 9),), phases=3 * USUAL
+    ),
+    # Manual optimization may leave more than it entered.
+    "a frame that is left twice does no harm": Case(
+        options={"active": 1}, script="7 fetch leave update 1", traces=(range(7, 8),), phases=USUAL
+    ),
+    # It is cut out of the step's time, and can be told apart in the trace.
+    "a checkpoint inside a step is marked": Case(
+        options={"active": 1},
+        script="7 fetch checkpoint 1",
+        traces=(range(7, 8),),
+        phases=("checkpoint",),
+    ),
     "every cycle, of exactly its active steps": Case(
         options={"repeat": 2},
         script="30",
@@ -140,6 +163,7 @@ def test_what_is_captured_of_a_fit(name: str, tmp_path: Path) -> None:
     assert run.names() == [
         f"rank0-step{steps[0]:06}-{len(steps)}steps.trace.json.gz" for steps in case.traces
     ]
+    assert case.phases is None or run.traces()[0].phases(7) == [*case.phases]
     assert case.tagged is None or run.profiled() == list(case.tagged)
     assert tuple(run.probe.notes()) == case.notes
     assert (run.guard.faults, torch_profiles(), run.recorder.listener) == ({}, False, None)
@@ -204,27 +228,6 @@ def test_phases_are_marked_inside_the_steps_they_belong_to(tmp_path: Path) -> No
     assert inside == [True, True]
 
 
-def test_a_frame_that_is_left_twice_does_no_harm(tmp_path: Path) -> None:
-    """Manual optimization may leave more than it entered; the marks stay sound."""
-    run = Captured(tmp_path, schedule(active=1)).train(7)
-    run.recorder.boundary()
-    run.recorder.leave()
-    run.micro_batch(complete=True)
-    run.train(1).finish()
-
-    assert run.guard.faults == {}
-    assert run.traces()[0].phases(7) == ["data_wait", "forward", "loop"]
-
-
-def test_a_capture_counts_optimizer_steps_not_micro_batches(tmp_path: Path) -> None:
-    """One mark over all micro-batches of a step."""
-    run = Captured(tmp_path, schedule(active=2)).train(12, micro_batches=3).finish()
-
-    (trace,) = run.traces()
-    assert trace.steps() == [7, 8]
-    assert trace.phases(7) == ["data_wait", "forward", "loop"] * 3
-
-
 def test_nothing_listens_to_phases_outside_traced_steps(tmp_path: Path) -> None:
     """Between captures, and while warming up, a phase costs what it always does."""
     run = Captured(tmp_path, schedule())
@@ -276,18 +279,6 @@ def test_an_epoch_boundary_is_marked_and_in_no_step(tmp_path: Path) -> None:
     marks = [s for s in trace.spans if s[0].startswith("ProfilerStep#")]
     assert begin < at < end
     assert all(t1 <= begin or end <= t0 for _, t0, t1 in marks)
-
-
-def test_a_checkpoint_inside_a_step_is_marked(tmp_path: Path) -> None:
-    """It is cut out of the step's time, and can be told apart in the trace."""
-    run = Captured(tmp_path, schedule(active=1)).train(7)
-    run.recorder.boundary()
-    run.recorder.enter_gap(Gap.CHECKPOINT)
-    run.recorder.leave_gap()
-    micro_batch_done(run.recorder, complete=True)
-    run.train(1).finish()
-
-    assert run.traces()[0].phases(7) == ["checkpoint"]
 
 
 def test_an_error_in_the_middle_of_a_phase_leaves_a_sound_trace(tmp_path: Path) -> None:
@@ -435,13 +426,27 @@ def test_a_tracer_dropped_at_any_time_leaves_room_for_the_next(tmp_path: Path) -
     last.stop({})
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_shapes_stacks_and_memory_come_when_asked_for(tmp_path: Path, *, asked: bool) -> None:
+    """And not otherwise."""
+    options = dict.fromkeys(("record_shapes", "with_stack", "profile_memory"), asked)
+    (trace,) = Captured(tmp_path, schedule(**options)).train(11).finish().traces()
+
+    events = trace.content["traceEvents"]
+    assert any("Input Dims" in event.get("args", {}) for event in events) is asked
+    assert any(event.get("cat") == "python_function" for event in events) is asked
+    assert any(event["name"] == "[memory]" for event in events) is asked
+
+
 @pytest.mark.parametrize(
     ("ranks", "captures"), [((1,), False), ((0,), True), ((0, 1), True), ((0, 5), True)]
 )
 def test_a_rank_that_is_not_chosen_traces_nothing(
-    tmp_path: Path, ranks: tuple[int, ...], *, captures: bool
+    tmp_path: Path, ranks: tuple[int, ...], caplog: pytest.LogCaptureFixture, *, captures: bool
 ) -> None:
-    """None of its steps is tagged on its account: it has no probe."""
-    place = CaptureRank(run=tmp_path, rank=0, world_size=2, device="cpu")
-
-    assert (capture_probe(schedule(ranks=ranks), place, Guard()) is not None) is captures
+    """None of its steps is tagged on its account: it has no probe; without a directory none has."""
+    for run in (tmp_path, None):
+        place = CaptureRank(run=run, rank=0, world_size=2, device="cpu")
+        probe = capture_probe(schedule(ranks=ranks), place, Guard())
+        assert (probe is not None) is (captures and run is not None)
+    assert ("no run directory to write them to" in caplog.text) is captures

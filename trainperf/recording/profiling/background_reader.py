@@ -55,12 +55,8 @@ class TraceWorker:
         child = self._child
         return child is not None and self._interval.due(now_ns) and child.poll() is not None
 
-    def _is_done(self) -> bool:
-        self.go_on()
-        return self._child is None
-
-    def go_on(self) -> None:
-        """Take what the child has to say, if it has ended, and start the next one."""
+    def go_on(self) -> bool:
+        """Take what the child has to say, if it has ended, and start the next; whether none is."""
         child = self._child
         if child is not None and child.poll() is not None:
             self._child = None
@@ -71,16 +67,17 @@ class TraceWorker:
                 self._child = start_child(READER, *traces, stdout=subprocess.PIPE)
             except OSError as error:
                 self._leave_out(f"no process could be started ({error})")
+        return self._child is None
 
     def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
         try:
             if self._patience_ns:
-                comes_true(self._is_done, self._patience_ns)
+                comes_true(self.go_on, self._patience_ns)
         finally:
-            child, self._child = self._child, None
-            if child is not None:
-                end_child(child)
+            if self._child is not None:
+                end_child(self._child)
+            self._child = None
         while self._requests and self._patience_ns:
             self._leave_out("the fit had ended")
         if not self._unread:

@@ -5,8 +5,8 @@ comparisons.  The profiler's own time, from starting it to its file, is a gap an
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
 from trainperf.recording.recorder import Draft
+from trainperf.recording.timeline import DirectBracket
 
 
 log = logging.getLogger("trainperf")
@@ -172,10 +173,14 @@ class ProfilerProbe(Probe):
             "complete_steps": steps,
             "ended_by": ended_by,
         }
-        stem = trace_stem(self._place.rank, first, steps)
         with self._dumping():
             tracer.stop(facts)
-            trace = write_trace(self._run / TRACES, stem, tracer.export, profile.max_trace_bytes)
+            trace = write_trace(
+                self._run / TRACES,
+                trace_stem(self._place.rank, first, steps),
+                tracer.export,
+                profile.max_trace_bytes,
+            )
             if trace is not None:
                 self.traces.append(trace)
                 if self.reader is not None:
@@ -225,13 +230,9 @@ class ProfilerProbe(Probe):
         finally:
             tracer.drop()
 
-    @contextmanager
-    def _dumping(self) -> Iterator[None]:
-        self.recorder.enter_gap(Gap.PROFILER_DUMP)
-        try:
-            yield
-        finally:
-            self.recorder.leave_gap()
+    def _dumping(self) -> DirectBracket:
+        begins = partial(self.recorder.enter_gap, Gap.PROFILER_DUMP)
+        return DirectBracket(begins, lambda *_: self.recorder.leave_gap())
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self._notes:

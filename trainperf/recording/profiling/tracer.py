@@ -135,9 +135,8 @@ class Marks:
 
     def enter(self, name: str) -> None:
         """Something nested begins."""
-        mark = record_function(name)
-        mark.__enter__()  # type: ignore[no-untyped-call]
-        self._open.append(mark)
+        self._open.append(record_function(name))
+        self._open[-1].__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
         """The innermost nested one ends; one that began before the trace did is not ours."""

@@ -1,26 +1,19 @@
 """Sinks: destinations of records and readings, one file each.
 
-To add one: a file with a function `sink_for`, which returns the sink if its output is there, and
-its name here.
+To add one: a file with a class, which is made here where its output is there.
 """
 
-from trainperf.core.families import load_members
+from trainperf.core.run_directory import attempt, record_file
 from trainperf.recording.sinks.base import Outputs, Sink
-
-
-_SINKS = tuple(
-    load_members(
-        "trainperf.recording.sinks",
-        (
-            "jsonl",
-            "loggers",
-        ),
-        "sink_for",
-    )
-)
+from trainperf.recording.sinks.jsonl import JsonlSink
+from trainperf.recording.sinks.loggers import CurveSink
 
 
 def default_sinks(outputs: Outputs) -> list[Sink]:
-    """A sink for each output that a fit has."""
-    sinks = (sink_for(outputs) for sink_for in _SINKS)
-    return [sink for sink in sinks if sink is not None]
+    """A sink for each output that a fit has: its record file, and what draws its curves."""
+    sinks: list[Sink] = []
+    if outputs.run is not None:
+        sinks.append(JsonlSink(record_file(outputs.run, outputs.rank, attempt())))
+    if outputs.writer or outputs.loggers or outputs.trackers:
+        sinks.append(CurveSink(outputs))
+    return sinks

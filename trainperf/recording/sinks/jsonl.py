@@ -4,11 +4,9 @@ A file of days is written in parts, and a process of low priority packs those th
 Nothing of it is in a step's way.
 """
 
-import logging
-import os
 import subprocess
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from trainperf.core import run_directory
@@ -16,26 +14,14 @@ from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.recording.child_process import start_child
 from trainperf.recording.rotating_file import RotatingFile
-from trainperf.recording.sinks.base import Outputs, Sink
+from trainperf.recording.sinks.base import Sink
 
-
-log = logging.getLogger("trainperf")
 
 PACKER = "trainperf.core.steps.packing"
 """The module that the child runs."""
 
 _LAST_S = 10.0
 """How long the end of a fit waits for the child; what is not packed by then stays as it is."""
-
-
-def sink_for(outputs: Outputs) -> Sink | None:
-    """The record file of this rank, where there is a run directory."""
-    if outputs.run is None:
-        return None
-    if "TRAINPERF_ROTATE" in os.environ:
-        log.warning("trainperf: TRAINPERF_ROTATE has no effect any more: parts have 8 MB")
-    first = run_directory.record_file(outputs.run, outputs.rank, run_directory.attempt())
-    return JsonlSink(first)
 
 
 class JsonlSink(Sink):
@@ -52,14 +38,12 @@ class JsonlSink(Sink):
         self.path = path
         self._most = most
         self._file: RotatingFile
-        self._open = ExitStack()
         self._packer: subprocess.Popen[bytes] | None = None
 
     def begin(self, info: RunInfo) -> None:
         """Create the file, which must not exist, and write line 1: a killed rank leaves it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = RotatingFile(self.path, self._most, self._pack)
-        self._open.callback(self._file.close)
         self._file.write(encode_entry(info))
         self.flush()
 
@@ -76,8 +60,8 @@ class JsonlSink(Sink):
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
-        self._open.close()
+        """Close the file; one that could not be made is a fault already."""
+        self._file.close()
         if self._packer is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._packer.wait(_LAST_S)

@@ -1,27 +1,14 @@
 """Sink that draws curves over steps: in a `SummaryWriter`, and in loggers with `log_metrics`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
+from trainperf.recording.sinks.base import Outputs, Sink
 
 
 PREFIX = "trainperf/"
 """How the tags of all ranks' readings begin."""
-
-
-def sink_for(outputs: Outputs) -> Sink | None:
-    """One for the writer and all loggers, on the first rank."""
-    if outputs.rank != 0 or not (outputs.writer or outputs.loggers or outputs.trackers):
-        return None
-    return curves(outputs)
-
-
-def curves(outputs: Outputs) -> "CurveSink":
-    """Everything that draws the curves of a fit."""
-    trackers = (outputs.trackers,) if outputs.trackers else ()
-    return CurveSink(outputs.writer, (*outputs.loggers, *trackers), outputs.step)
 
 
 class CurveSink(Sink):
@@ -31,20 +18,14 @@ class CurveSink(Sink):
     every batch.
 
     Args:
-        writer: Gets the number of the step in this fit.
-        loggers: Get one call each.
-        step: Is asked for the step number that the user's own curves are drawn over, for loggers.
+        outputs: A writer gets the number of the step in this fit; loggers and trackers get one call
+            each, at the step that the user's own curves are drawn over.
     """
 
     name = "loggers"
 
-    def __init__(
-        self,
-        writer: Writer | None = None,
-        loggers: Sequence[MetricsLogger] = (),
-        step: Callable[[], int] | None = None,
-    ) -> None:
-        self._writer, self._loggers, self._step = writer, list(loggers), step
+    def __init__(self, outputs: Outputs) -> None:
+        self._outputs = outputs
         self._prefix = PREFIX
 
     def begin(self, info: RunInfo) -> None:
@@ -58,8 +39,10 @@ class CurveSink(Sink):
             for name, reading in readings.items()
             if reading.value is not None
         }
-        if self._writer is not None:
+        outputs = self._outputs
+        if outputs.writer is not None:
             for tag, value in values.items():
-                self._writer.add_scalar(tag, value, step)
-        for logger in self._loggers if values else ():
-            logger.log_metrics(dict(values), step=step if self._step is None else self._step())
+                outputs.writer.add_scalar(tag, value, step)
+        trackers = () if outputs.trackers is None else (outputs.trackers,)
+        for logger in (*outputs.loggers, *trackers) if values else ():
+            logger.log_metrics(dict(values), step=outputs.step() if outputs.step else step)
