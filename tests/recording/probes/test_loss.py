@@ -125,17 +125,6 @@ def test_a_loss_that_is_no_number_is_none(wrong: float) -> None:
     assert fit.facts("loss") == [1, None, None, 2]
 
 
-def test_the_shape_changes_nothing_from_step_to_step() -> None:
-    """Nor does a loss that is no number, for the steps before it."""
-    fit = HostFit(LossProbe(scale=2.0), log_every=2)
-    for number in range(5):
-        fit.micro_batch(None, {"loss": torch.full((1,) * (number % 2), float(number))})
-    fit.micro_batch(None, torch.tensor(float("nan")))
-    fit.finish()
-
-    assert fit.facts("loss") == [0, 2, 4, 6, 8, None]
-
-
 def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
     """It may be a copy that is still on its way when the step ends."""
     fit = HostFit(LossProbe(device=SimulatedDevice(FakeClock())), log_every=3)

@@ -211,18 +211,6 @@ def test_a_flush_in_the_middle_of_a_group_counts_nothing_twice(kind: type[Tokens
 
 
 @KINDS
-def test_sequence_lengths_are_counted_exactly(kind: type[TokensProbe]) -> None:
-    """A sequence of padding only is one of length 0."""
-    _, probe = counted(
-        {"attention_mask": masks(0, 1, 16, 17, 64, width=64)},
-        {"attention_mask": masks(33, 16, width=64)},
-        kind=kind,
-    )
-
-    assert probe.histogram() == {0: 1, 1: 1, 16: 2, 17: 1, 33: 1, 64: 1}
-
-
-@KINDS
 def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe]) -> None:
     """By their upper edge, those that came before and after, and nothing is counted twice."""
     lengths = range(EXACT_LENGTHS + 1)
@@ -247,17 +235,6 @@ def test_a_mask_function_that_raises_disables_this_meter_only(
     assert fit.facts("tokens_effective") == [4, None, None]
     assert fit.totals.faults == {"tokens": "KeyError: 'mask'"}
     assert len(caplog.records) == 1
-
-
-def test_masks_and_labels_by_turns_leave_out_what_each_leaves_out() -> None:
-    """Some batches have no attention mask: their labels say it in another way."""
-    batches: list[object] = []
-    for _ in range(40):
-        labels = torch.tensor([[5, 6, 7, -100]])
-        batches += [{"attention_mask": masks(2)}, {"labels": labels}, {"attention_mask": masks(1)}]
-    fit, _ = counted(*batches)
-
-    assert fit.facts("tokens_effective") == [2, 3, 1] * 40
 
 
 def test_a_mask_whose_memory_is_written_again_is_summed_at_once() -> None:
