@@ -92,10 +92,9 @@ class ResidentMemoryProbe(SampledProbe):
 
     def reasons(self) -> dict[str, str]:
         """Only Linux tells mapped files from the rest."""
-        return {} if _STATUS.is_file() else {MEMORY_SLOPE_BYTES_PER_STEP: NOT_LINUX}
+        why = "not measured: only Linux tells what a process holds apart from mapped files"
+        return {} if _STATUS.is_file() else {MEMORY_SLOPE_BYTES_PER_STEP: why}
 
-
-NOT_LINUX = "not measured: only Linux tells what a process holds apart from mapped files"
 
 _STATUS = Path("/proc/self/status")
 _SIZES = re.compile(rb"^Rss(Anon|Shmem|File):\s+(\d+) kB$", re.MULTILINE)
