@@ -127,9 +127,10 @@ def training(run: Path, *thread: str) -> Iterator[tuple["subprocess.Popen[bytes]
     ("sent", "thread", "stopped"),
     [
         (signal.SIGTERM, (), False),
-        pytest.param(signal.SIGKILL, ("thread",), True, marks=linux),
+        (signal.SIGKILL, ("thread",), False),
+        pytest.param(signal.SIGKILL, (), True, marks=linux),
     ],
-    ids=["main", "thread, stopped"],
+    ids=["main", "thread", "stopped"],
 )
 def test_it_dies_with_a_training_that_is_killed(
     sent: signal.Signals, thread: tuple[str, ...], tmp_path: Path, *, stopped: bool
