@@ -284,6 +284,22 @@ def test_what_a_full_allocator_does_is_counted(device: torch.device, case: str) 
         assert last["reserved_bytes"] - last["allocated_bytes"] > 27 << 20  # type: ignore[operator]
 
 
+def test_a_graph_can_be_captured_in_the_loop(device: torch.device) -> None:
+    """Nothing of ours is asked meanwhile: a query would end the capture."""
+    fit = Fit(device)
+    graph, static = Graph(), torch.ones(4, 16, device=device)
+    for number, batch in enumerate(fit.batches()):
+        if number == 20:
+            with graph.capture(), fit.monitor.phase(Phase.FORWARD.label):
+                fit.model(static)
+        elif number > 20:
+            graph.replay(device)
+        fit.step(batch)
+    fit.close()
+
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
 def test_a_mark_of_an_idle_stream_is_passed_whatever_another_stream_does(
     device: torch.device,
 ) -> None:
