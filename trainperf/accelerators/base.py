@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -88,8 +88,7 @@ class Accelerator:
 
         All of one device are of one kind, whichever thread asks, and whichever device is current.
         """
-        event: TimingEvent = torch.Event(device=self.device, enable_timing=True)
-        return event
+        return cast("TimingEvent", torch.Event(device=self.device, enable_timing=True))
 
     def current_stream(self) -> Any:  # noqa: ANN401 each backend has a class of its own
         """The stream that this thread puts its work on; runs several times every step."""
@@ -172,15 +171,15 @@ class Accelerator:
         return str(self._ask("get_device_name", self.device) or self.type)
 
     def features(self) -> Features:
-        """What this kind of device has; by default nothing that only some have."""
-        return Features()
+        """What this kind of device has, as far as its backend says."""
+        bf16 = self._ask("is_bf16_supported", False)  # without emulation
+        return Features(tf32=bool(self._ask("is_tf32_supported")), bf16=bf16 is not False)
 
     # -- its random numbers -----------------------------------------------------------------------
 
     def random_state(self) -> torch.Tensor | None:
         """Where its generator stands; `None` where nobody tells."""
-        state: torch.Tensor | None = self._ask("get_rng_state", self.device)
-        return state
+        return cast("torch.Tensor | None", self._ask("get_rng_state", self.device))
 
     def set_random_state(self, state: torch.Tensor) -> None:
         """Put its generator back."""
@@ -190,15 +189,14 @@ class Accelerator:
 
     def _module(self) -> ModuleType | None:
         """What torch has under the name of the type, e.g. `torch.xpu`."""
-        module: ModuleType | None = getattr(torch, self.type, None)
-        return module
+        return cast("ModuleType | None", getattr(torch, self.type, None))
 
     def _ask(self, name: str, *given: object) -> Any:  # noqa: ANN401 whatever torch answers
         """What the backend's own function says, else torch's general one; `None` if none does."""
         for owner in (self._module(), torch.accelerator):
             function = getattr(owner, name, None)
             if function is not None:
-                with suppress(RuntimeError):  # e.g. its allocator is none that torch can ask
+                with suppress(RuntimeError, TypeError):  # no allocator to ask; takes something else
                     return function(*given)
         return None
 

@@ -7,10 +7,9 @@ import torch
 from trainperf.accelerators.base import Accelerator, Host, built_in
 from trainperf.accelerators.cuda import Cuda
 from trainperf.accelerators.mps import Mps
-from trainperf.accelerators.xpu import Xpu
 
 
-BACKENDS: Mapping[str, type[Accelerator]] = {"cuda": Cuda, "xpu": Xpu, "mps": Mps}
+BACKENDS: Mapping[str, type[Accelerator]] = {"cuda": Cuda, "mps": Mps}
 """Those with a file of their own, by type of the device."""
 
 _HELD = "allocated_bytes.all.current"
@@ -36,7 +35,8 @@ def accelerator_in_use() -> Accelerator | None:
 
 def default_accelerator() -> Accelerator:
     """The one that this machine has; the host where it has none."""
-    return accelerator_of(_available() or torch.device("cpu"))
+    device = built_in() if torch.accelerator.is_available() else None
+    return accelerator_of(device or torch.device("cpu"))
 
 
 def busy_accelerators() -> list[Accelerator]:
@@ -63,8 +63,3 @@ def _all() -> Iterator[Accelerator]:
     kind = default_accelerator().type
     for place in range(0 if kind == "cpu" else torch.accelerator.device_count()):
         yield accelerator_of(torch.device(kind, place))
-
-
-def _available() -> torch.device | None:
-    """Built into torch, and there."""
-    return built_in() if torch.accelerator.is_available() else None

@@ -1,6 +1,7 @@
 """Apple's GPUs.  Written by the documentation, never run."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from typing_extensions import override
@@ -33,18 +34,11 @@ class Mps(Accelerator):
         torch.mps.synchronize()
 
     @override
-    def memory_stats(self) -> Mapping[str, int]:
-        return {}
-
-    @override
     def memory_bytes(self) -> tuple[int, int] | None:
         total = int(torch.mps.recommended_max_memory())
         return total - int(torch.mps.driver_allocated_memory()), total
 
     @override
-    def random_state(self) -> torch.Tensor:
-        return torch.mps.get_rng_state()
-
-    @override
-    def set_random_state(self, state: torch.Tensor) -> None:
-        torch.mps.set_rng_state(state)
+    def _ask(self, name: str, *given: object) -> Any:
+        # There is one, and no function of its module takes it.
+        return super()._ask(name, *(each for each in given if not isinstance(each, torch.device)))

@@ -353,7 +353,7 @@ class Fit:
 
     def _totals(self, facts: FitFacts) -> Totals:
         chosen = self.chosen
-        lengths = chosen.tokens.histogram() if chosen.tokens else {}
+        lengths = chosen.tokens.lengths if chosen.tokens else {}
         waits = chosen.contention
         return Totals(
             at_step=0,

@@ -76,15 +76,10 @@ def test_counters_become_rates_since_the_reading_before(system: System) -> None:
 
     assert first == pytest.approx(second)
     # All of user is a guest's, and is in `guest` once more.
-    assert second["cpu_busy"] == pytest.approx(0.8)
-    assert second["cpu_stolen"] == pytest.approx(0.1)
-    assert second["waited"] == pytest.approx(0.2)
-    assert [second[f"{name}_pressure"] for name in ("cpu", "memory", "io")] == pytest.approx(
-        [0.1, 0.2, 0.3]
-    )
-    assert second["swapped"] == pytest.approx(4096)
-    assert second["disk_read"] == pytest.approx(10**7)
-    assert second["memory_free"] == 123
+    shares = {"cpu_busy": 0.8, "cpu_stolen": 0.1, "waited": 0.2}
+    pressures = {"cpu_pressure": 0.1, "memory_pressure": 0.2, "io_pressure": 0.3}
+    sizes = {"swapped": 4096, "disk_read": 10**7, "disk_written": 10**6, "memory_free": 123}
+    assert second == pytest.approx({**shares, **pressures, **sizes})
 
 
 def test_what_a_system_does_not_tell_has_a_reason_and_no_value(

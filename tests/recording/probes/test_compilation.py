@@ -1,5 +1,6 @@
 """What torch.compile did in a fit: per step, and in `compile.json`."""
 
+import inspect
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from support.live import HostFit
 from torch import Tensor, nn
+from torch._inductor import cudagraph_utils
 
 from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts import read_document
@@ -81,16 +83,6 @@ def test_a_recompilation_has_its_step_its_line_and_the_guard_that_failed(tmp_pat
     assert [one.step for one in found.steps] == [0, 2]
 
 
-def test_a_number_that_changes_is_named(tmp_path: Path) -> None:
-    """Every value of a Python argument is compiled for itself."""
-    work = torch.compile(scaled, backend="eager", dynamic=False)
-
-    found = fit(tmp_path, *(lambda n=n: work(torch.ones(3), n) for n in (1, 2, 3)))
-
-    assert [one.step for one in found.recompiled] == [1, 2]
-    assert all("times" in (one.reason or "") for one in found.recompiled)
-
-
 def test_a_break_has_its_line_and_reason(tmp_path: Path) -> None:
     """And both graphs are counted."""
     work = torch.compile(interrupted, backend="eager")
@@ -128,31 +120,25 @@ def test_that_torch_gives_up_is_told(tmp_path: Path) -> None:
     assert [one.step for one in found.compiled if one.gave_up] == [limit]
 
 
-def test_a_cuda_graph_that_was_asked_for_and_is_none_is_counted(tmp_path: Path) -> None:
-    """On a CPU there is none, for no reason that torch keeps; without the mode none was asked."""
-    asked = torch.compile(nn.Linear(3, 3), mode="reduce-overhead")
-    plain = torch.compile(nn.Linear(3, 3))
-
-    left_out = fit(tmp_path, lambda: asked(torch.ones(2, 3)))
-    usual = fit(tmp_path, lambda: plain(torch.ones(2, 3)))
-
-    assert (left_out.unrecorded, left_out.recorded) == (1, 0)
-    assert (usual.unrecorded, usual.recorded) == (0, 0)
-
-
-def test_cuda_graphs_of_a_fit_before_are_not_its_own(
+def test_cuda_graphs_and_what_was_to_be_one_are_those_of_the_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folds in one process have one counter; torch shows its next number."""
-    counter = itertools.count(18)
+    """Folds in one process have one counter of each; that of graphs shows its next number."""
+    counter, counts = itertools.count(18), torch._dynamo.utils.counters["inductor"]
     manager = SimpleNamespace(tree_manager=SimpleNamespace(graph_counter=counter))
     trees = SimpleNamespace(local=SimpleNamespace(tree_manager_containers={0: manager}))
     monkeypatch.setitem(dynamo_log.sys.modules, "torch._inductor.cudagraph_trees", trees)
     work = torch.compile(scaled, backend="eager", dynamic=False)
+    counts["cudagraph_skips"] = 5
 
-    found = fit(tmp_path, lambda: work(torch.ones(3), 2), lambda: next(counter))
+    def leaves_one_out() -> None:
+        counts["cudagraph_skips"] += 1
 
-    assert (found.graphs, found.recorded) == (1, 1)
+    found = fit(tmp_path, lambda: work(torch.ones(3), 2), lambda: next(counter), leaves_one_out)
+
+    assert (found.graphs, found.recorded, found.unrecorded) == (1, 1, 1)
+    # Torch counts it so, and leaves all out on a CPU.
+    assert 'counters["inductor"]["cudagraph_skips"] += 1' in inspect.getsource(cudagraph_utils)
 
 
 def test_whether_anything_was_compiled_is_part_of_the_configuration() -> None:

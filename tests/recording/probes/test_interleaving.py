@@ -27,12 +27,10 @@ class Waits(Baton):
         self._turn = Turn(steps=steps, unlike=unlike)
         self.left = self.closed = False
         self.before_waiting: Callable[[], object] = list
-        self.ahead, self.ranks = -1, (-1, -1)
         self.times: list[TurnTime] = []
 
     def join(self, ahead: int, rank: int = 0, world_size: int = 1) -> Turn:
         """At the beginning too."""
-        self.ahead, self.ranks = ahead, (rank, world_size)
         return self.pass_on()
 
     def pass_on(self, times: TurnTime | None = None) -> Turn:

@@ -19,12 +19,44 @@ def losses(*values: object, log_every: int = 50, scale: float = 1.0) -> HostFit:
     return fit.finish()
 
 
-@pytest.mark.parametrize("log_every", [1, 2, 50])
-def test_each_step_has_its_own_loss(log_every: int) -> None:
-    """Although the open step's row is sealed with the group before its own."""
-    fit = losses(*(torch.tensor(float(i)) for i in range(20)), log_every=log_every)
+def scalar(**options: object) -> torch.Tensor:
+    """A loss of one and a half."""
+    return torch.tensor(1.5, **options)  # type: ignore[arg-type]
 
-    assert fit.facts("loss") == list(range(20))
+
+TWENTY = [torch.tensor(float(number)) for number in range(20)]
+
+CASES: dict[str, tuple[list[object], dict[str, float], list[float | None]]] = {
+    # Although the open step's row is sealed with the group before its own.
+    **{f"flushed every {n}": (TWENTY, {"log_every": n}, [*range(20)]) for n in (1, 2, 50)},
+    "undoes what Lightning has divided by": ([torch.tensor(0.5)], {"scale": 4.0}, [2.0]),
+    "made in inference mode": ([torch.inference_mode()(scalar)()], {}, [1.5]),
+    "one-dimensional": ([torch.tensor([1.5])], {}, [1.5]),
+    "two-dimensional": ([torch.tensor([[1.5]])], {}, [1.5]),
+    "double": ([scalar(dtype=torch.float64)], {}, [1.5]),
+    "bfloat16": ([scalar(dtype=torch.bfloat16)], {}, [1.5]),
+    "with a graph": ([scalar(requires_grad=True) * 1], {}, [1.5]),
+    "among outputs": ([{"loss": scalar(), "logits": torch.zeros(9)}], {}, [1.5]),
+    "a number": ([1.5], {}, [1.5]),
+    # `training_step` may return nothing.
+    "none": ([None, torch.zeros(3), {"logits": 1}, "1.5", object()], {}, [None] * 5),
+    # Never NaN in a file; the steps around it keep theirs.
+    "not finite": (
+        [1.0, torch.tensor(math.nan), math.inf, -math.inf, 2.0],
+        {},
+        [1, *[None] * 3, 2],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_step_has_its_own_loss(case: str) -> None:
+    """In whatever form it comes: one number, or none."""
+    values, options, expected = CASES[case]
+    fit = losses(*values, **options)  # type: ignore[arg-type]
+
+    assert fit.facts("loss") == expected
+    assert fit.monitor.guard.faults == {}
 
 
 def test_a_loss_is_known_when_the_step_ends() -> None:
@@ -36,14 +68,6 @@ def test_a_loss_is_known_when_the_step_ends() -> None:
     fit.finish()
 
     assert fit.facts("loss") == [0, 1, 2, 3, 4]
-
-
-def test_a_loss_made_under_inference_mode_is_read() -> None:
-    """It takes part in no autograd."""
-    with torch.inference_mode():
-        values = [torch.tensor(float(number)) for number in range(40)]
-
-    assert losses(*values).facts("loss") == list(range(40))
 
 
 def test_no_graph_is_kept() -> None:
@@ -79,61 +103,6 @@ def test_a_flush_in_the_middle_of_a_group_changes_nothing() -> None:
     fit.finish()
 
     assert fit.facts("loss") == [2, 5]
-
-
-def test_a_division_by_the_accumulation_is_undone() -> None:
-    """Lightning hands callbacks the divided loss."""
-    assert losses(torch.tensor(0.5), scale=4.0).facts("loss") == [2.0]
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        torch.tensor(1.5),
-        torch.tensor([1.5]),
-        torch.tensor([[1.5]]),
-        torch.tensor(1.5, dtype=torch.float64),
-        torch.tensor(1.5, dtype=torch.bfloat16),
-        torch.tensor(1.5, requires_grad=True) * 1,
-        {"loss": torch.tensor(1.5), "logits": torch.zeros(9)},
-        1.5,
-    ],
-    ids=["0-D", "1-D", "2-D", "double", "bfloat16", "with graph", "outputs", "float"],
-)
-def test_a_loss_comes_in_many_forms(loss: object) -> None:
-    """All of them one number."""
-    fit = losses(loss)
-
-    assert fit.facts("loss") == [1.5]
-    assert fit.monitor.guard.faults == {}
-
-
-@pytest.mark.parametrize("loss", [None, torch.zeros(3), {"logits": 1}, "1.5", object()])
-def test_what_is_no_loss_is_not_measured(loss: object) -> None:
-    """`training_step` may return nothing."""
-    fit = losses(loss)
-
-    assert fit.facts("loss") == [None]
-    assert fit.monitor.guard.faults == {}
-
-
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
-def test_a_loss_that_is_no_number_is_none(wrong: float) -> None:
-    """Never NaN in a file; the steps around it keep theirs."""
-    fit = losses(torch.tensor(1.0), torch.tensor(wrong), wrong, torch.tensor(2.0))
-
-    assert fit.facts("loss") == [1, None, None, 2]
-
-
-def test_the_shape_changes_nothing_from_step_to_step() -> None:
-    """Nor does a loss that is no number, for the steps before it."""
-    fit = HostFit(LossProbe(scale=2.0), log_every=2)
-    for number in range(5):
-        fit.micro_batch(None, {"loss": torch.full((1,) * (number % 2), float(number))})
-    fit.micro_batch(None, torch.tensor(float("nan")))
-    fit.finish()
-
-    assert fit.facts("loss") == [0, 2, 4, 6, 8, None]
 
 
 def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:

@@ -20,34 +20,19 @@ def ledger_in(run: Path) -> MemoryLedger:
 
 
 def test_an_audited_fit_tells_its_activations_and_its_peak(tmp_path: Path) -> None:
-    """Four weights and a bias; of the step that was asked for, whatever happened after it."""
-    trainer(tmp_path, TrainPerf(audit_at=2, report=False)).fit(Model(), Loader(5))
+    """Four weights and a bias; of the step that was asked for, whatever happened after it.
+
+    Two micro-batches make a step.
+    """
+    perf = TrainPerf(audit_at=2, report=False)
+    trainer(tmp_path, perf, accumulate_grad_batches=2).fit(Model(), Loader(10))
     ledger = ledger_in(tmp_path / "trainperf")
 
-    assert ledger.step == 2
+    assert (ledger.step, ledger.micro_batches) == (2, 2)
     assert ledger.parameters_bytes == ledger.gradients_bytes == 5 * 4
     assert ledger.activations_bytes is not None
     assert ledger.peak_bytes == sum(ledger.at_peak_bytes.values())
     assert ledger.precision == "32-true"
-
-
-def test_accumulated_micro_batches_are_counted(tmp_path: Path) -> None:
-    """Two of them make a step."""
-    perf = TrainPerf(audit_at=1, report=False)
-    trainer(tmp_path, perf, accumulate_grad_batches=2).fit(Model(), Loader(6))
-
-    assert ledger_in(tmp_path / "trainperf").micro_batches == 2
-
-
-def test_a_fit_without_an_audit_tells_what_is_there_anyway(tmp_path: Path) -> None:
-    """And says why the rest is not known."""
-    trainer(tmp_path, TrainPerf(report=False)).fit(Model(), Loader(3))
-    ledger = ledger_in(tmp_path / "trainperf")
-
-    assert ledger.step is None
-    assert ledger.parameters_bytes == 20
-    assert ledger.activations_bytes is None
-    assert "no step was audited" in ledger.reasons["activations_bytes"]
 
 
 class Failing(Model):
@@ -58,12 +43,15 @@ class Failing(Model):
         raise RuntimeError("shapes differ")
 
 
-def test_a_fit_that_failed_otherwise_did_not_run_out_of_memory(tmp_path: Path) -> None:
-    """It has a ledger all the same."""
+def test_a_fit_without_an_audit_that_failed_otherwise_tells_what_is_there(tmp_path: Path) -> None:
+    """It did not run out of memory; and it says why the rest is not known."""
     with pytest.raises(RuntimeError, match="shapes differ"):
         trainer(tmp_path, TrainPerf(report=False)).fit(Failing(), Loader(5))
+    ledger = ledger_in(tmp_path / "trainperf")
 
-    assert ledger_in(tmp_path / "trainperf").out_of_memory is None
+    assert ledger.out_of_memory is None
+    assert (ledger.step, ledger.parameters_bytes, ledger.activations_bytes) == (None, 20, None)
+    assert "no step was audited" in ledger.reasons["activations_bytes"]
 
 
 def test_a_loop_that_ran_out_of_memory_says_where(tmp_path: Path) -> None:

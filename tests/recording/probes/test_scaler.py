@@ -40,8 +40,6 @@ class Loop:
         self.fit = HostFit(self.probe, log_every=log_every)
         self.updated: list[int] = []
         """How many optimizers changed their parameters in each step: the truth."""
-        self.shrunk: list[bool] = []
-        """What the textbook sees: whether the scale became smaller."""
 
     def backward(self, *poisoned: int) -> None:
         """Gradients, some of them infinite."""
@@ -54,7 +52,6 @@ class Loop:
     def update(self, *, new_scale: float | None = None) -> None:
         """Step every optimizer under the scaler."""
         before = [model.weight.detach().clone() for model in self.models]
-        scale = self.scaler.get_scale()
         for optimizer in self.optimizers:
             self.probe.attempt(optimizer)
             self.scaler.step(optimizer)
@@ -63,7 +60,6 @@ class Loop:
             optimizer.zero_grad()
         pairs = zip(before, self.models, strict=True)
         self.updated.append(sum(not torch.equal(was, model.weight) for was, model in pairs))
-        self.shrunk.append(self.scaler.get_scale() < scale)
 
     def step(self, *poisoned: int, micro_batches: int = 1, new_scale: float | None = None) -> None:
         """A whole step."""
@@ -106,8 +102,6 @@ def test_planted_infinities_are_counted(
     assert fit.facts("attempts") == [len(kinds)] * len(poisoned)
     assert fit.facts("overflows") == list(map(len, poisoned))
     assert [bool(r.tags & Tag.OVERFLOW) for r in fit.sink.records] == list(map(bool, poisoned))
-    shown = [True, False, False] if "new_scale" in options else list(map(bool, poisoned))
-    assert loop.shrunk == shown
 
 
 @EACH_KIND

@@ -5,33 +5,30 @@ from pathlib import Path
 import pytest
 import torch
 from support.fits import Loader, Model, fit
-from support.loops import written
+from support.live import HostFit
 from torch.optim.lr_scheduler import ChainedScheduler, LambdaLR, LRScheduler
 
-from trainperf.loop import LoopMonitor
+from trainperf.core.steps.records import Scalar
+from trainperf.recording.probes.schedulers import SchedulersProbe
 
 
-def accumulating(
-    path: Path, scheduler: LRScheduler, optimizer: torch.optim.Optimizer, *, each: bool
-) -> LoopMonitor:
-    """Four steps of three micro-batches; the scheduler steps with each of them, or with a step."""
-    model = torch.nn.Linear(2, 2)
-    monitor = LoopMonitor(path, report=False).watch(model, optimizer, schedulers=scheduler)
-    with monitor:
-        for number, _ in enumerate(monitor.batches(range(12)), start=1):
-            complete = number % 3 == 0
-            if complete:
-                optimizer.step()
-                monitor.end_step()
-            if complete or each:
-                scheduler.step()
-    return monitor
+def counted(
+    scheduler: LRScheduler, optimizer: torch.optim.Optimizer, *, each: bool
+) -> dict[str, Scalar]:
+    """Of four steps of three micro-batches; the scheduler steps with each of them, or with a step.
 
-
-def config(monitor: LoopMonitor) -> dict[str, object]:
-    """Header and last totals together."""
-    found = written(monitor)
-    return {**found.info.config, **found.totals.config}
+    What it had stepped before is another fit's.
+    """
+    optimizer.step()
+    for _ in range(7):
+        scheduler.step()
+    fit = HostFit(SchedulersProbe([scheduler]))
+    for number in range(1, 13):
+        complete = number % 3 == 0
+        if complete or each:
+            scheduler.step()
+        fit.micro_batch(complete=complete)
+    return fit.finish().totals.config
 
 
 def made() -> torch.optim.Optimizer:
@@ -40,29 +37,20 @@ def made() -> torch.optim.Optimizer:
 
 
 @pytest.mark.parametrize(("each", "steps"), [(True, 12), (False, 4)])
-def test_what_a_scheduler_did_is_counted_from_where_it_stood(
-    tmp_path: Path, *, each: bool, steps: int
-) -> None:
-    """Twelve micro-batches are four updates; seven earlier steps are another fit's."""
+def test_what_a_scheduler_did_is_counted_from_where_it_stood(*, each: bool, steps: int) -> None:
+    """Twelve micro-batches are four updates."""
     optimizer = made()
-    scheduler = LambdaLR(optimizer, lambda _: 1.0)
-    optimizer.step()
-    for _ in range(7):
-        scheduler.step()
+    found = counted(LambdaLR(optimizer, lambda _: 1.0), optimizer, each=each)
 
-    found = config(accumulating(tmp_path, scheduler, optimizer, each=each))
-
-    assert (found["scheduler_steps"], found["updates"], found["micro_batches"]) == (steps, 4, 12)
-    assert found["schedulers"] == "LambdaLR"
+    assert found == {"scheduler_steps": steps, "updates": 4, "micro_batches": 12}
 
 
-def test_a_scheduler_that_does_not_count_tells_nothing(tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_count_tells_nothing() -> None:
     """A chain has no counter of its own."""
     optimizer = made()
     chain = ChainedScheduler([LambdaLR(optimizer, lambda _: 1.0)])
-    optimizer.step()
 
-    assert "scheduler_steps" not in config(accumulating(tmp_path, chain, optimizer, each=True))
+    assert counted(chain, optimizer, each=True) == {}
 
 
 class Scheduled(Model):

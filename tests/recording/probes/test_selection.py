@@ -6,7 +6,6 @@ import torch
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import Measure
 from trainperf.recording.probes.contention import countable
-from trainperf.recording.probes.processor_wait import WAITS
 from trainperf.recording.probes.selection import (
     EVERYTHING,
     FACTS_OF,
@@ -18,7 +17,7 @@ from trainperf.recording.probes.selection import (
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
-WAITING = ["processor wait"] if WAITS.exists() else []
+WAITING = ["processor wait"] if countable() else []
 """What a CPU run on Linux has in addition."""
 
 COUNTED = ["contention"] if countable() else []

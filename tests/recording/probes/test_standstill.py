@@ -9,7 +9,7 @@ from trainperf.core.artifacts.standstill import ENDED, Standstill, read_standsti
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.probes import standstill as watch
-from trainperf.recording.probes.standstill import Spent, StandstillProbe
+from trainperf.recording.probes.standstill import StandstillProbe
 from trainperf.recording.recorder import Recorder
 from trainperf.testing import FakeClock
 
@@ -30,7 +30,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def probe(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unstarted:
     """The watch of a rank in its first step, where a minute is a hang.  No CPU is used."""
-    monkeypatch.setattr(watch, "_spent", lambda *_: Spent())
+    monkeypatch.setattr(watch, "_spent", lambda *_: {"thread": 0.0})
     recorder = Recorder(clock)
     recorder.set_columns(("overhead_ns",), {"overhead_ns"})
     watched = Unstarted(tmp_path, 0, 1, least_s=60.0, clock=clock)
@@ -89,7 +89,7 @@ def test_what_computes_is_no_standstill(
 ) -> None:
     """One call that takes minutes of a CPU, as a compiler's may, here or in a child."""
     spent = iter(range(0, 10_000, 60))
-    monkeypatch.setattr(watch, "_spent", lambda *_: Spent(busy=next(spent)))
+    monkeypatch.setattr(watch, "_spent", lambda *_: {"busy": next(spent)})
     (written,) = looks(probe, clock, 2.0)
     assert not written.still
     assert written.busy > 0.5
@@ -115,7 +115,7 @@ def test_a_thread_that_goes_on_computes(
 ) -> None:
     """However often it is seen at the same place."""
     probe._on_host = on_host
-    monkeypatch.setattr(watch, "_spent", lambda *_: Spent(thread=share * clock.now_ns / 1e9))
+    monkeypatch.setattr(watch, "_spent", lambda *_: {"thread": share * clock.now_ns / 1e9})
     (written,) = looks(probe, clock, 3.0)
     assert written.still == still
 
@@ -185,7 +185,7 @@ def test_a_worker_that_goes_on_is_no_hang(
 ) -> None:
     """However little it computes: what it reads is slow.  One that has ended counts no more."""
     workers = iter([{5: 0.1, 6: 9.0}])
-    spent = lambda *_: Spent(workers=next(workers, {6: 9.0 + share * clock.now_ns / 1e9, **later}))  # noqa: E731
+    spent = lambda *_: next(workers, {6: 9.0 + share * clock.now_ns / 1e9, **later})  # noqa: E731
     monkeypatch.setattr(watch, "_spent", spent)
     (written,) = looks(probe, clock, 3.0)
     assert written.still == still

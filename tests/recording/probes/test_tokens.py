@@ -61,15 +61,45 @@ def test_a_mask_whose_changes_nobody_counts_is_summed_at_once() -> None:
     assert fit.facts("tokens_effective") == [11, 11, 2, *[11] * 15, 4, 11]
 
 
-@KINDS
-def test_without_it_labels_say_which_tokens_count(kind: type[TokensProbe]) -> None:
-    """Those that the loss leaves out do not."""
-    labels = torch.tensor([[5, 6, -100, -100], [7, 8, 9, -100]])
-    fit, _ = counted({"input_ids": labels, "labels": labels}, kind=kind)
+LABELS = torch.tensor([[5, 6, -100, -100], [7, 8, 9, -100]])
+DTYPES = (torch.bool, torch.uint8, torch.int32, torch.float32, torch.float16, torch.bfloat16)
+USERS = "the user's mask function"
 
-    assert fit.facts("tokens_effective") == [5]
-    assert fit.facts("tokens_padded") == [8]
-    assert fit.totals.notes == {"tokens": "labels != -100"}
+COUNTED: dict[str, tuple[object, Callable | None, int, int, str]] = {
+    # Those that the loss leaves out do not.
+    "labels": ({"input_ids": LABELS, "labels": LABELS}, None, 5, 8, "labels != -100"),
+    # They know what a token is.
+    "the user's first": (
+        {"attention_mask": masks(8), "it": masks(1, 2)},
+        lambda b: b["it"],
+        3,
+        16,
+        USERS,
+    ),
+    # Mixed precision turns an attention mask into bfloat16.
+    **{
+        str(each): ({"attention_mask": masks(3, 5).to(each)}, None, 8, 16, "attention_mask")
+        for each in DTYPES
+    },
+    # A packed sequence is one row; leading dimensions are a batch.
+    "1-D": (object(), lambda _: torch.tensor([1, 1, 0]), 2, 3, USERS),
+    "3-D": (object(), lambda _: torch.ones(2, 3, 4), 24, 24, USERS),
+    "0-D": (object(), lambda _: torch.ones(()), 1, 1, USERS),
+    "empty": (object(), lambda _: torch.ones(0, 5), 0, 0, USERS),
+}
+"""Batch and the user's function to tokens that count, all of them, and what told it."""
+
+
+@KINDS
+@pytest.mark.parametrize("case", COUNTED)
+def test_what_tells_which_tokens_count_is_summed(case: str, kind: type[TokensProbe]) -> None:
+    """Wherever it comes from, of any type and shape."""
+    batch, mask, effective, padded, note = COUNTED[case]
+    fit, _ = counted(batch, kind=kind, mask=mask)
+
+    assert (fit.facts("tokens_effective"), fit.facts("tokens_padded")) == ([effective], [padded])
+    assert fit.totals.notes == {"tokens": note}
+    assert fit.monitor.guard.faults == {}
 
 
 @pytest.mark.parametrize(
@@ -86,50 +116,6 @@ def test_labels_that_say_what_is_learned_are_no_mask(labels: list[list[int]]) ->
     assert fit.facts("tokens_effective") == [None] * 3
     assert fit.totals.reasons["tokens_padded"] == TARGETS
     assert fit.totals.notes == {}
-
-
-@KINDS
-def test_the_users_function_goes_first(kind: type[TokensProbe]) -> None:
-    """They know what a token is."""
-    batch = {"attention_mask": masks(8), "mine": masks(1, 2)}
-    fit, _ = counted(batch, kind=kind, mask=lambda b: b["mine"])
-
-    assert fit.facts("tokens_effective") == [3]
-    assert fit.totals.notes == {"tokens": "the user's mask function"}
-
-
-@KINDS
-@pytest.mark.parametrize(
-    "dtype", [torch.bool, torch.uint8, torch.int32, torch.float32, torch.float16, torch.bfloat16]
-)
-def test_masks_of_any_type_are_counted(dtype: torch.dtype, kind: type[TokensProbe]) -> None:
-    """Mixed precision turns an attention mask into bfloat16."""
-    fit, _ = counted({"attention_mask": masks(3, 5).to(dtype)}, kind=kind)
-
-    assert fit.facts("tokens_effective") == [8]
-    assert fit.monitor.guard.faults == {}
-
-
-@KINDS
-@pytest.mark.parametrize(
-    ("mask", "effective", "padded"),
-    [
-        (torch.tensor([1, 1, 0]), 2, 3),
-        (torch.ones(2, 3, 4), 24, 24),
-        (torch.ones(()), 1, 1),
-        (torch.ones(0, 5), 0, 0),
-    ],
-    ids=["1-D", "3-D", "0-D", "empty"],
-)
-def test_a_users_mask_may_have_any_shape(
-    mask: torch.Tensor, effective: int, padded: int, kind: type[TokensProbe]
-) -> None:
-    """A packed sequence is one row; leading dimensions are a batch."""
-    fit, _ = counted(object(), kind=kind, mask=lambda batch: mask)
-
-    assert fit.facts("tokens_effective") == [effective]
-    assert fit.facts("tokens_padded") == [padded]
-    assert fit.monitor.guard.faults == {}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +178,7 @@ def test_micro_batches_of_a_step_add_up(kind: type[TokensProbe]) -> None:
 
     assert fit.facts("tokens_effective") == [18, 2]
     assert fit.facts("tokens_padded") == [48, 50]
-    assert probe.histogram() == {1: 3, 2: 1, 3: 1, 4: 1, 8: 1}
+    assert probe.lengths == {1: 3, 2: 1, 3: 1, 4: 1, 8: 1}
 
 
 @KINDS
@@ -211,25 +197,13 @@ def test_a_flush_in_the_middle_of_a_group_counts_nothing_twice(kind: type[Tokens
 
 
 @KINDS
-def test_sequence_lengths_are_counted_exactly(kind: type[TokensProbe]) -> None:
-    """A sequence of padding only is one of length 0."""
-    _, probe = counted(
-        {"attention_mask": masks(0, 1, 16, 17, 64, width=64)},
-        {"attention_mask": masks(33, 16, width=64)},
-        kind=kind,
-    )
-
-    assert probe.histogram() == {0: 1, 1: 1, 16: 2, 17: 1, 33: 1, 64: 1}
-
-
-@KINDS
 def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe]) -> None:
     """By their upper edge, those that came before and after, and nothing is counted twice."""
     lengths = range(EXACT_LENGTHS + 1)
     batches = [{"attention_mask": masks(*lengths, width=1024)}]
     _, probe = counted(*batches, {"attention_mask": masks(17, 20, width=32)}, kind=kind)
 
-    assert probe.histogram() == {0: 1, 16: 16, 32: 18} | dict.fromkeys(range(48, 513, 16), 16)
+    assert probe.lengths == {0: 1, 16: 16, 32: 18} | dict.fromkeys(range(48, 513, 16), 16)
 
 
 def test_a_mask_function_that_raises_disables_this_meter_only(
@@ -247,17 +221,6 @@ def test_a_mask_function_that_raises_disables_this_meter_only(
     assert fit.facts("tokens_effective") == [4, None, None]
     assert fit.totals.faults == {"tokens": "KeyError: 'mask'"}
     assert len(caplog.records) == 1
-
-
-def test_masks_and_labels_by_turns_leave_out_what_each_leaves_out() -> None:
-    """Some batches have no attention mask: their labels say it in another way."""
-    batches: list[object] = []
-    for _ in range(40):
-        labels = torch.tensor([[5, 6, 7, -100]])
-        batches += [{"attention_mask": masks(2)}, {"labels": labels}, {"attention_mask": masks(1)}]
-    fit, _ = counted(*batches)
-
-    assert fit.facts("tokens_effective") == [2, 3, 1] * 40
 
 
 def test_a_mask_whose_memory_is_written_again_is_summed_at_once() -> None:

@@ -44,8 +44,6 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """Of the training thread, the outermost first, torch's and packages' frames included."""
     own: int = -1
     """Place in it of the innermost frame of the user's code; -1 without one."""
-    threads: dict[str, tuple[Place, ...]] = {}
-    """Stacks of the other threads that run Python, by name."""
     sequences: dict[str, int] = {}
     """Process group to how many collectives this rank has begun in it."""
     peers: dict[int, str] = {}

@@ -261,9 +261,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     """What the host's CPUs were asked for while the fit ran, on Linux: `span_ns` from the first
     reading to the last; `ran_ns` that the training thread had a CPU, and `waited_ns` that it was
     ready to run and had none; the same of the loader's workers together (`workers_ran_ns`,
-    `workers_waited_ns`); `preemptions` (involuntary context switches of the process) and
-    `kernel_ns` (of the kernel for it, on any CPU), and, where there is a quota, `quota_periods` and
-    `throttled_periods`, in which it was used up."""
+    `workers_waited_ns`); `kernel_ns` (of the kernel for the process, on any CPU), and, where there
+    is a quota, `quota_periods` and `throttled_periods`, in which it was used up."""
 
 
 FINISHED = "finished"

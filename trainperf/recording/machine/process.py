@@ -108,14 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     given = SimpleNamespace(**msgspec.json.decode(arguments[0]))
     run_beside_parent()
     # The disk is full, or the directory was taken away: nothing trains less for that.
-    with suppress(OSError):
-        _sample(given)
-    return 0
-
-
-def _sample(given: SimpleNamespace) -> None:
-    """Sample for as long as the training process is there."""
-    with closing(RotatingFile(Path(given.file), given.most, pack)) as file:
+    with suppress(OSError), closing(RotatingFile(Path(given.file), given.most, pack)) as file:
         sampler = Sampler(given)
         file.write(_encode(sampler.header) + b"\n")
         file.flush()
@@ -130,6 +123,7 @@ def _sample(given: SimpleNamespace) -> None:
             file.write(sampler.sample())
             file.flush()
             limit.done(began_ns, thread_ns() - spent_ns)
+    return 0
 
 
 def pack(part: Path) -> None:

@@ -12,14 +12,12 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import ClassVar
 
-import torch
 from torch.utils.hooks import RemovableHandle
 
 from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
-from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -76,11 +74,6 @@ class Probe:
         """Have these hooks on the user's objects taken back as the fit ends."""
         for handle in handles:
             self.undo.callback(handle.remove)
-
-    def hear_forward(self, module: object, act: Callable[..., None]) -> None:
-        """Call *act* before each forward of a module, unless a hook would have it compiled anew."""
-        if isinstance(module, torch.nn.Module) and not is_compiled(module):
-            self.hook(module.register_forward_pre_hook(UntracedHook(self.shield(act))))
 
     def detach(self) -> None:
         """Remove every hook from every object.  Called at the end, also after an exception."""

@@ -101,13 +101,10 @@ class CompileProbe(Probe):
             draft.tags |= Tag.RECOMPILED
 
     def _write(self) -> None:
-        if self._run is not None and self._new:
-            self._new = False
-            write_document(self.document(), self._run)
-
-    def document(self) -> Compilation:
-        """What is known by now."""
-        return Compilation(
+        if self._run is None or not self._new:
+            return
+        self._new = False
+        document = Compilation(
             graphs=self._built,
             compile_s=self._records.compile_s(),
             recorded=max(0, graphs_recorded() - self._recorded),
@@ -119,6 +116,7 @@ class CompileProbe(Probe):
             ),
             steps=tuple(self._steps),
         )
+        write_document(document, self._run)
 
 
 def graphs_built() -> int:

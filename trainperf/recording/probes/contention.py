@@ -94,7 +94,6 @@ class ContentionProbe(Probe):
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield (None, "span_ns"), self.recorder.now_ns()
-        yield (None, "preemptions"), usage.ru_nivcsw
         yield (None, "kernel_ns"), round(usage.ru_stime * 1e9)
         names = ("quota_periods", "throttled_periods")
         for name, periods in zip(names, quota_periods() or (), strict=False):

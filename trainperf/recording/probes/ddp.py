@@ -172,8 +172,7 @@ def _told_by(module: DistributedDataParallel) -> list[Parameter]:
 
 def _total(numbers: Sequence[int | None]) -> int | None:
     """Over the modules; `None` where one of them does not tell."""
-    present = [number for number in numbers if number is not None]
-    return sum(present) if len(present) == len(numbers) else None
+    return None if None in numbers else sum(filter(None, numbers))
 
 
 def _buckets(module: DistributedDataParallel) -> tuple[int | None, int | None]:

@@ -64,10 +64,8 @@ class _Buffer:
                 if accelerator.asynchronous
                 else self.whole
             )
-        self.done: TimingEvent | None = None
+        self.done: TimingEvent | None = accelerator.event() if accelerator.asynchronous else None
         """Behind the copy, once there is one."""
-        if accelerator.asynchronous:
-            self.done = accelerator.event()
 
     def copy(self) -> None:
         """Put the copy into the queue of the stream that has written the rows."""
@@ -110,9 +108,8 @@ class Ring:
         self._open: dict[_Place, _Buffer] = {}
         """Those that are filled now, by device and stream."""
         self._spare: dict[_Place, list[_Buffer]] = {}
-        self._copied: list[tuple[_Place, _Buffer]] = []
-        """Of the open group."""
-        self._groups: deque[list[tuple[_Place, _Buffer]]] = deque()
+        self._groups: deque[list[tuple[_Place, _Buffer]]] = deque([[]])
+        """Those that are being copied; the last group is open."""
         self.rows_of: dict[int, list[list[float]]] = {}
         """Of each step, in the order they were written, until somebody takes them."""
         self._incomplete: set[int] = set()
@@ -158,8 +155,8 @@ class Ring:
         """
         for key in list(self._open):
             self._copy(key)
-        copied, self._copied = self._copied, []
-        self._groups.append(copied)
+        copied = self._groups[-1]
+        self._groups.append([])
         return [buffer.done for _, buffer in copied if buffer.done is not None]
 
     def resolve(self) -> None:
@@ -194,7 +191,7 @@ class Ring:
     def _another(self, key: _Place, accelerator: Accelerator, width: int) -> _Buffer | None:
         """One in place of the open one, if there was one; `None` when all are in flight."""
         self._copy(key)
-        in_flight = sum(map(len, self._groups)) + len(self._copied) + len(self._open)
+        in_flight = sum(map(len, self._groups)) + len(self._open)
         if in_flight >= self._most_buffers:
             return None
         spare = [buffer for buffer in self._spare.get(key, ()) if buffer.width >= width]
@@ -211,6 +208,6 @@ class Ring:
             return
         if buffer.written:
             buffer.copy()
-            self._copied.append((key, buffer))
+            self._groups[-1].append((key, buffer))
         else:
             self._spare.setdefault(key, []).append(buffer)

@@ -55,9 +55,9 @@ def turns_probe(
         return []
     workers, each = (int(info.config.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
     ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
-    probe = TurnsProbe(Baton(place), ahead, clock, rank=info.rank, world_size=info.world_size)
-    probe.period = math.ceil(period / micro_batches)
-    return [probe]
+    period = math.ceil(period / micro_batches)
+    ranks = info.rank, info.world_size
+    return [TurnsProbe(Baton(place), ahead, clock, ranks=ranks, period=period)]
 
 
 class TurnsProbe(Probe):
@@ -67,8 +67,10 @@ class TurnsProbe(Probe):
         baton: Says whose turn it is.
         ahead: Steps whose batches the loader may have ready after a while.
         clock: The device's; `None` where nothing is waited for.
-        rank: Of this process.
-        world_size: Ranks that take the turn together: each ends it after as many steps.
+        ranks: That of this process, and how many take the turn together: each ends it after as
+            many steps.
+        period: Steps after which an epoch, a validation or a checkpoint comes back, as far as it
+            is known.
     """
 
     name: ClassVar[str] = "turns"
@@ -79,15 +81,13 @@ class TurnsProbe(Probe):
         ahead: int,
         clock: DeviceClock | None,
         *,
-        rank: int = 0,
-        world_size: int = 1,
+        ranks: tuple[int, int] = (0, 1),
+        period: int = 0,
     ) -> None:
         self._baton = baton
         self._ahead = ahead
         self._clock = clock
-        self._ranks = (rank, world_size)
-        self.period = 0
-        """Steps after which an epoch, a validation or a checkpoint comes back, as far as known."""
+        self._ranks, self.period = ranks, period
         self._last: dict[Tag, int] = {}
         """Index of the last step with each of these tags."""
 

@@ -4,7 +4,6 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -85,42 +84,31 @@ class ResidentMemoryProbe(SampledProbe):
 
     def read(self) -> Mapping[str, int]:
         """What is held now."""
-        status = status_bytes()
-        if status is None:
+        parts = status_bytes()
+        if not parts:
             return {"resident_bytes": self._process.memory_info().rss}
-        private = status.anonymous if self._in_use is None else self._in_use()
-        resident_bytes = status.anonymous + status.shared + status.mapped
-        return {"resident_bytes": resident_bytes, "owned_bytes": private + status.shared}
+        private = parts[ANONYMOUS] if self._in_use is None else self._in_use()
+        return {"resident_bytes": sum(parts.values()), "owned_bytes": private + parts[SHARED]}
 
     def reasons(self) -> dict[str, str]:
         """Only Linux tells mapped files from the rest."""
-        return {} if _STATUS.is_file() else {MEMORY_SLOPE_BYTES_PER_STEP: NOT_LINUX}
+        why = "not measured: only Linux tells what a process holds apart from mapped files"
+        return {} if _STATUS.is_file() else {MEMORY_SLOPE_BYTES_PER_STEP: why}
 
-
-NOT_LINUX = "not measured: only Linux tells what a process holds apart from mapped files"
 
 _STATUS = Path("/proc/self/status")
 _SIZES = re.compile(rb"^Rss(Anon|Shmem|File):\s+(\d+) kB$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resident:
-    """The resident set, in bytes; a sum is the whole."""
-
-    anonymous: int
-    shared: int
-    """With other processes, e.g. batches from workers."""
-    mapped: int
-    """Pages of files."""
+ANONYMOUS, SHARED, MAPPED = b"Anon", b"Shmem", b"File"
+"""Parts of the resident set: shared are e.g. batches from workers, mapped are pages of files."""
 
 
-def status_bytes(status: Path = _STATUS) -> Resident | None:
-    """Resident set of this process; `None` where its parts are not told."""
-    sizes = dict(_SIZES.findall(status.read_bytes())) if status.is_file() else {}
-    if len(sizes) < len(fields(Resident)):
-        return None
-    anonymous, shared, mapped = (int(sizes[kind]) * 1024 for kind in (b"Anon", b"Shmem", b"File"))
-    return Resident(anonymous=anonymous, shared=shared, mapped=mapped)
+def status_bytes(status: Path = _STATUS) -> dict[bytes, int]:
+    """Bytes of each part of this process's resident set; empty where they are not all told."""
+    sizes = _SIZES.findall(status.read_bytes()) if status.is_file() else []
+    parts = {part: int(kibibytes) * 1024 for part, kibibytes in sizes}
+    return parts if parts.keys() == {ANONYMOUS, SHARED, MAPPED} else {}
 
 
 _PROBE_BYTES = 8 << 20

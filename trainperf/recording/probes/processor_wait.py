@@ -13,9 +13,6 @@ from typing import ClassVar
 from trainperf.recording.probes.base import SampledProbe
 
 
-INTERRUPTED = 4
-"""A reading so many times as long as the shortest says nothing about the cost of the next."""
-
 WAITS = Path("/proc/thread-self/schedstat")
 """Of the thread that opens it: nanoseconds that it ran, and that it waited for a processor."""
 
@@ -30,7 +27,7 @@ class ProcessorWaitProbe(SampledProbe):
     name = "processor wait"
     facts: ClassVar[tuple[str, ...]] = ("waited_ns",)
     counted: ClassVar[tuple[str, ...]] = facts
-    interrupted: ClassVar[float] = INTERRUPTED
+    interrupted: ClassVar[float] = 4
 
     def __init__(self, waits: Path = WAITS) -> None:
         self._waits = waits

@@ -39,7 +39,7 @@ class ScalerProbe(RingProbe):
 
     def begin(self) -> None:
         """Hook every optimizer's step."""
-        self._unit: torch.Tensor | None = None
+        self._unit = torch.ones((), device=self._device)
         for optimizer in self._optimizers:
             self.adopt(optimizer)
 
@@ -78,8 +78,6 @@ class ScalerProbe(RingProbe):
     def seal(self) -> Sequence[TimingEvent]:
         """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
         if self._attempted and self._scaler.is_enabled():
-            if self._unit is None:
-                self._unit = torch.ones((), device=self._device)
             # After the last step none is open, and the scale it left is worth knowing.
             row = self._scales.row(self.recorder.index, self._device)
             if row is not None:

@@ -27,7 +27,6 @@ from trainperf.recording.probes.compilation import CompileProbe
 from trainperf.recording.probes.contention import ContentionProbe, countable
 from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
-from trainperf.recording.probes.engine import EngineProbe, ScalingEngine
 from trainperf.recording.probes.frozen import FrozenProbe
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe, ZeroGradProbe
@@ -38,7 +37,7 @@ from trainperf.recording.probes.memory import (
     ResidentMemoryProbe,
 )
 from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.probes.processor_wait import WAITS, ProcessorWaitProbe
+from trainperf.recording.probes.processor_wait import ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
@@ -73,17 +72,12 @@ OF_TRAINING = frozenset({Measure.SCALER, Measure.TAIL, Measure.LOSS})
 """What only a loop that trains has."""
 
 NOT_REQUESTED = "not requested: attach TrainPerf() for every measurement"
-CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
-CPU_IN_STEP = "not applicable (CPU): host and device are the same"
 CPU_MEMORY = "not applicable (CPU): see resident_peak_bytes"
-UNIFIED = "not applicable: the device has the host's memory, so a batch crosses no link"
-DEVICE_MEMORY = "not applicable: device memory is reported instead"
-ONE_RANK = "not applicable: one rank reduces nothing"
 
 ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "cpu": {
-        FACTS_OF[Measure.H2D]: CPU_COPIES_NOTHING,
-        ("lead_forward", "lead_backward"): CPU_IN_STEP,
+        FACTS_OF[Measure.H2D]: "not applicable (CPU): the batch is not copied anywhere",
+        ("lead_forward", "lead_backward"): "not applicable (CPU): host and device are the same",
         DeviceMemoryProbe.facts: CPU_MEMORY,
         DeviceUseProbe.facts: CPU_MEMORY,
     },
@@ -239,9 +233,17 @@ def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
 
 def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
-    _validation(chosen, objects)
+    called = objects.module
+    if isinstance(called, torch.nn.ModuleList):
+        called = next(iter(called), None)
+    if isinstance(called, torch.nn.Module):
+        chosen.include(ValidationProbe(called))
     if countable():
         chosen.contention = chosen.include(ContentionProbe())
+        if not chosen.accelerator.asynchronous:
+            chosen.include(ProcessorWaitProbe())
+    else:
+        chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
     if objects.schedulers:
         chosen.include(SchedulersProbe(objects.schedulers))
     held = [each for each in objects.optimizers if isinstance(each, Optimizer)]
@@ -249,33 +251,21 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.include(FrozenProbe(held, chosen.accelerator))
     if objects.world_size > 1:
         chosen.include(CollectivesProbe(chosen.accelerator.type))
-    if not chosen.accelerator.asynchronous:
-        if WAITS.exists():
-            chosen.include(ProcessorWaitProbe())
-        else:
-            chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
-
-
-def _validation(chosen: ProbeSet, objects: FitObjects) -> None:
-    called = objects.module
-    if isinstance(called, torch.nn.ModuleList):
-        called = next(iter(called), None)
-    if isinstance(called, torch.nn.Module):
-        chosen.include(ValidationProbe(called))
 
 
 def _transfer(chosen: ProbeSet, _: FitObjects) -> None:
     if not chosen.accelerator.unified:
         chosen.include(TransferProbe())
     elif chosen.accelerator.asynchronous:
-        chosen.without(FACTS_OF[Measure.H2D], UNIFIED)
+        chosen.without(
+            FACTS_OF[Measure.H2D],
+            "not applicable: the device has the host's memory, so a batch crosses no link",
+        )
 
 
 def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
-    scaler, engine = objects.scaler, objects.module
-    if isinstance(engine, ScalingEngine) and engine.fp16_enabled():
-        chosen.include(EngineProbe(engine))
-    elif isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
+    scaler = objects.scaler
+    if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
         if chosen.reads:
             chosen.scaler = chosen.include(ScalerProbe(scaler, objects.optimizers, objects.device))
     else:
@@ -286,7 +276,7 @@ def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
 def _tail(chosen: ProbeSet, objects: FitObjects) -> None:
     modules = data_parallel(objects.module)
     if objects.world_size == 1:
-        chosen.without(TailProbe.facts, ONE_RANK)
+        chosen.without(TailProbe.facts, "not applicable: one rank reduces nothing")
     elif not modules:
         chosen.without(TailProbe.facts, not_covered(objects.module, objects.strategy))
     elif chosen.reads:
@@ -299,7 +289,9 @@ def _memory(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.include(ResidentMemoryProbe())
     else:
         chosen.include(DeviceMemoryProbe(chosen.accelerator))
-        chosen.without(ResidentMemoryProbe.facts, DEVICE_MEMORY)
+        chosen.without(
+            ResidentMemoryProbe.facts, "not applicable: device memory is reported instead"
+        )
     if chosen.accelerator.asynchronous:
         chosen.include(DeviceUseProbe(chosen.accelerator))
     module, optimizers = objects.module, objects.optimizers

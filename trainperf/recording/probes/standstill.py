@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import psutil
@@ -66,22 +66,16 @@ _STEPS = 256
 _DEEPEST = 64
 _DISTRIBUTED = str(Path(dist.__file__).parent)
 _LOADER = dataloader.__file__
+_OF_PROCESS = ("busy", "paged_bytes")
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
 
 
-class Spent(NamedTuple):
-    """What a rank has spent, or what it spends in a second."""
-
-    thread: float = 0.0
-    """CPU seconds of the thread that trains."""
-    busy: float = 0.0
-    """CPU seconds of the process and its children that live."""
-    paged_bytes: float = 0.0
-    """Memory of the process that it waited for a disk to give, by whole pages."""
-    workers: Mapping[int, float] = {}
-    """Process of a worker to CPU seconds of its thread that makes batches, where they are waited
-    for."""
+Spent: TypeAlias = dict[str | int, float]
+"""What a rank has spent, or what it spends in a second: CPU seconds of the `thread` that trains,
+those of the process and its children that live (`busy`), memory of the process that it waited for a
+disk to give, by whole pages (`paged_bytes`); and, by the process of a worker, CPU seconds of its
+thread that makes batches, where they are waited for."""
 
 
 class StandstillProbe(Probe):
@@ -203,9 +197,11 @@ class StandstillProbe(Probe):
         stayed_s = (now - self._place_ns) / 1e9 if self._spent else 0.0
         rates = self._rates(stayed_s, stack)
         own = _own_depth(stack)
-        spins = not self._on_host and rates.thread >= SPINNING and self._one_spot
-        goes_on = max([rates.thread, *rates.workers.values()]) >= GOES_ON
-        waits = spins or not (goes_on or rates.busy >= COMPUTING)
+        spins = not self._on_host and rates.get("thread", 0.0) >= SPINNING and self._one_spot
+        busy = max(0.0, rates.get("busy", 0.0))  # children may have ended
+        apart = (rate for of, rate in rates.items() if of not in _OF_PROCESS)
+        goes_on = max(apart, default=0.0) >= GOES_ON
+        waits = spins or not (goes_on or busy >= COMPUTING)
         stays = STAYS * stayed_s >= self._least_ns / 1e9 and not self._may_be_over(stack)
         still = own >= 0 and stays and waits
         first = self._written is None or not self._written.still
@@ -220,12 +216,11 @@ class StandstillProbe(Probe):
             since_s=self._fit_s(self._since_ns),
             at_s=self._fit_s(now),
             still=still,
-            busy=rates.busy,
-            paged_bytes_per_s=rates.paged_bytes,
+            busy=busy,
+            paged_bytes_per_s=rates.get("paged_bytes", 0.0),
             handles=_handled(self._watched) if stack else _named(last_error()),
             stack=_places(stack),
             own=own,
-            threads=self._threads(),
             sequences=_sequences(),
             peers=dict(self._peers()),
             starved=_starved() - self._starved,
@@ -249,17 +244,9 @@ class StandstillProbe(Probe):
         """What is spent in a second at this place."""
         before = self._spent
         if before is None or not stayed_s:
-            return Spent()
+            return {}
         spent = _spent(self._watched, stack)
-        return Spent(
-            thread=(spent.thread - before.thread) / stayed_s,
-            busy=max(0.0, spent.busy - before.busy) / stayed_s,  # children may have ended
-            paged_bytes=(spent.paged_bytes - before.paged_bytes) / stayed_s,
-            workers={
-                worker: (spent_s - before.workers.get(worker, 0.0)) / stayed_s
-                for worker, spent_s in spent.workers.items()
-            },
-        )
+        return {of: (now - before.get(of, 0.0)) / stayed_s for of, now in spent.items()}
 
     def _may_be_over(self, stack: Stack) -> bool:
         """Whether nobody has asked for a batch since the last step, and no rank is waited for.
@@ -277,14 +264,6 @@ class StandstillProbe(Probe):
 
     def _fit_s(self, ns: int) -> float:
         return (ns - self.recorder.zero_ns) / 1e9
-
-    def _threads(self) -> dict[str, tuple[Place, ...]]:
-        ours = {self._watched, threading.get_ident()}
-        return {
-            thread.name: _places(running_in(thread.ident)[1])
-            for thread in threading.enumerate()
-            if thread.ident and thread.ident not in ours and not thread.name.startswith("trainperf")
-        }
 
     def _peers(self) -> Iterator[tuple[int, str]]:
         """Other ranks whose process can be seen from here, and does not run."""
@@ -329,35 +308,23 @@ def _places(stack: Stack) -> tuple[Place, ...]:
 def _spent(thread: int, stack: Stack) -> Spent:
     """What was spent by now, with that *thread*, by which a *stack* is run."""
     clock = getattr(time, "pthread_getcpuclockid", None)  # Unix has it
-    busy_s, paged_bytes = 0.0, 0
+    spent: Spent = {"thread": time.clock_gettime(clock(thread)) if clock else 0.0, "busy": 0.0}
     with suppress(psutil.Error):
         process = psutil.Process()
         for each in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
-                busy_s += sum(each.cpu_times()[:2])
+                spent["busy"] += sum(each.cpu_times()[:2])
     with suppress(ImportError):
         import resource  # noqa: PLC0415 Windows has none
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        paged_bytes = usage.ru_majflt * resource.getpagesize()
-    return Spent(
-        thread=time.clock_gettime(clock(thread)) if clock else 0.0,
-        busy=busy_s,
-        paged_bytes=paged_bytes,
-        workers=_workers_s(stack),
-    )
-
-
-def _workers_s(stack: Stack) -> dict[int, float]:
-    """Process to CPU seconds, where the *stack* waits for workers and the system counts them."""
-    if not any(code.co_filename == _LOADER for code, _ in stack):
-        return {}
-    children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
-    return {
-        child.pid: ran_ns / 1e9
-        for child in children
-        for _, ran_ns in scheduled(Path(f"/proc/{child.pid}"), "ran_ns")
-    }
+        spent["paged_bytes"] = usage.ru_majflt * resource.getpagesize()
+    if any(code.co_filename == _LOADER for code, _ in stack):
+        children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
+        for child in children:
+            for _, ran_ns in scheduled(Path(f"/proc/{child.pid}"), "ran_ns"):
+                spent[child.pid] = ran_ns / 1e9
+    return spent
 
 
 def _starved() -> int:

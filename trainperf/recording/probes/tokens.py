@@ -26,7 +26,6 @@ MaskFunction = Callable[[object], torch.Tensor]
 IGNORE_INDEX = -100
 """Label that the usual loss functions leave out."""
 
-FROM_LABELS = f"labels != {IGNORE_INDEX}"
 NO_MASK = (
     "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
     "tokens=lambda batch: mask"
@@ -94,7 +93,8 @@ class TokensProbe(RingProbe):
         """The first masks, kept to see whether each has memory of its own; `None` after that."""
         self._apart = False
         """Whether each has: then one can be summed later, because nothing is written over it."""
-        self._lengths: Counter[int] = Counter()
+        self.lengths: Counter[int] = Counter()
+        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
         self._width = 1
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
@@ -123,10 +123,6 @@ class TokensProbe(RingProbe):
         """End the group: its masks are summed."""
         self._sum()
         return super().seal()
-
-    def histogram(self) -> dict[int, int]:
-        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
-        return dict(self._lengths)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Sum the step's lengths: a row is a micro-batch."""
@@ -170,7 +166,7 @@ class TokensProbe(RingProbe):
             return mask, 0, "attention_mask"
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2 and not self._are_targets(labels):
-            return labels, IGNORE_INDEX, FROM_LABELS
+            return labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}"
         if self._length is None and "input_ids" in batch:
             self._length = _last(batch.get("input_ids"))
         return None
@@ -222,11 +218,11 @@ class TokensProbe(RingProbe):
         """Add the sequences of a micro-batch to its step."""
         add(draft, "tokens_effective", sum(lengths))
         self.longest_tokens += max(lengths, default=0) * len(lengths)
-        self._lengths.update(-(-length // self._width) * self._width for length in lengths)
-        if self._width < LENGTH_BIN and len(self._lengths) > EXACT_LENGTHS:
-            self._width, exact, self._lengths = LENGTH_BIN, self._lengths, Counter()
+        self.lengths.update(-(-length // self._width) * self._width for length in lengths)
+        if self._width < LENGTH_BIN and len(self.lengths) > EXACT_LENGTHS:
+            self._width, exact, self.lengths = LENGTH_BIN, self.lengths, Counter()
             for length, count in exact.items():
-                self._lengths[-(-length // LENGTH_BIN) * LENGTH_BIN] += count
+                self.lengths[-(-length // LENGTH_BIN) * LENGTH_BIN] += count
 
     def _room(self, marks: torch.Tensor) -> torch.Tensor:
         """Device memory for the comparison, made once and again only when a batch is larger."""
