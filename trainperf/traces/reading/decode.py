@@ -4,6 +4,7 @@ Nothing here is kept: a chunk of a few megabytes is decoded, turned into columns
 """
 
 import re
+from contextlib import suppress
 from decimal import Decimal
 from functools import reduce
 from operator import or_
@@ -114,16 +115,13 @@ class EventDecoder:
 
     def event(self, body: bytes) -> Decoded | None:
         """Decode one event, without its fields of wrong types; `None` if it is none."""
-        try:
-            return self._single.decode(body)
-        except msgspec.ValidationError:
-            pass
-        except FAULTS:
-            return None
-        try:
-            return self._single.decode(msgspec.json.encode(_without_odd(self._any.decode(body))))
-        except FAULTS:
-            return None
+        with suppress(*FAULTS):
+            try:
+                return self._single.decode(body)
+            except msgspec.ValidationError:
+                usual = msgspec.json.encode(_without_odd(self._any.decode(body)))
+                return self._single.decode(usual)
+        return None
 
 
 def _without_odd(value: object) -> dict[str, object]:
@@ -144,17 +142,13 @@ def _without_odd(value: object) -> dict[str, object]:
     return kept
 
 
-def trailing(fault: Exception) -> int | None:
-    """Where valid JSON ended before the bytes did, if that is the fault."""
-    match = _TRAILING.search(str(fault)) if isinstance(fault, msgspec.DecodeError) else None
-    # The decoder counts the character that it stumbled over.
-    return int(match.group(1)) - 1 if match else None
-
-
-def value_end(data: memoryview) -> int | None:
+def value_end(data: bytes | memoryview) -> int | None:
     """Where the JSON value ends that *data* begins with, at most at its end; `None` if damaged."""
     try:
         _VALUE.decode(data)
     except FAULTS as fault:
-        return len(data) if str(fault) == _CUT else trailing(fault)
+        beyond = _TRAILING.search(str(fault))
+        if beyond:  # the decoder counts the character that it stumbled over
+            return int(beyond[1]) - 1
+        return len(data) if str(fault) == _CUT else None
     return len(data)
