@@ -159,7 +159,7 @@ def _each(root: Path, controller: str, newer: str, older: str) -> Iterator[str]:
 
 def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
     """Folders of the groups, and whether they are of version 2."""
-    for line in text_of(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").strip().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
