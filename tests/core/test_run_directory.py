@@ -21,18 +21,12 @@ def made_by_a_run(base: Path, name: str, at: float) -> Path:
 
 
 def test_runs_are_numbered_and_never_shared(tmp_path: Path) -> None:
-    """Three runs, three directories; the first has no number."""
-    made = [run_directory.create(tmp_path / "logs").name for _ in range(3)]
+    """Three runs, three directories, the first without a number; a file of that name stays."""
+    (tmp_path / "trainperf-1").write_text("mine")
+    made = [run_directory.create(tmp_path).name for _ in range(3)]
 
-    assert made == ["trainperf", "trainperf-1", "trainperf-2"]
-
-
-def test_a_file_of_that_name_is_not_overwritten(tmp_path: Path) -> None:
-    """Whatever it is, it is not ours."""
-    (tmp_path / "trainperf").write_text("mine")
-
-    assert run_directory.create(tmp_path).name == "trainperf-1"
-    assert (tmp_path / "trainperf").read_text() == "mine"
+    assert made == ["trainperf", "trainperf-2", "trainperf-3"]
+    assert (tmp_path / "trainperf-1").read_text() == "mine"
 
 
 def test_a_base_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -55,52 +49,37 @@ def test_the_newest_run_is_the_latest(tmp_path: Path) -> None:
     assert run_directory.latest(tmp_path / "nowhere") is None
 
 
+@pytest.mark.parametrize(
+    ("restarts", "before", "chosen", "records"),
+    [
+        # With a record file of its own beside the first one.
+        (2, True, "trainperf", "steps-rank3.attempt2.jsonl"),
+        # The first attempt may have died before its first line.
+        (1, False, "trainperf", "steps-rank3.attempt1.jsonl"),
+        # Even if the last one has only just ended.
+        (0, True, "trainperf-1", "steps-rank3.jsonl"),
+    ],
+)
 def test_a_restart_goes_on_in_the_run_it_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    restarts: int,
+    chosen: str,
+    records: str,
+    *,
+    before: bool,
 ) -> None:
-    """With a record file of its own beside the first one."""
-    first = made_by_a_run(tmp_path, "trainperf", at=1000)
-    monkeypatch.setenv(RESTARTS, "2")
+    """A second fit of its process has a run of its own: nothing that was recorded is lost."""
+    if before:
+        made_by_a_run(tmp_path, "trainperf", at=1000)
+    monkeypatch.setenv(RESTARTS, str(restarts))
 
-    assert run_directory.choose(tmp_path) == first
-    assert (
-        run_directory.record_file(first, 3, run_directory.attempt()).name
-        == "steps-rank3.attempt2.jsonl"
-    )
+    run, attempt = run_directory.choose(tmp_path), run_directory.attempt()
+    run_directory.record_file(run, 0, attempt).write_bytes(b"{}\n")
 
-
-def test_a_second_fit_of_a_restarted_process_has_a_run_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its record file would be the first one's, which is never overwritten: nothing is recorded."""
-    first = made_by_a_run(tmp_path, "trainperf", at=1000)
-    monkeypatch.setenv(RESTARTS, "1")
-
-    chosen = run_directory.choose(tmp_path)
-    run_directory.record_file(chosen, 0, run_directory.attempt()).write_bytes(b"{}\n")
-
-    assert chosen == first
-    assert run_directory.choose(tmp_path).name == "trainperf-1"
-
-
-def test_a_restart_without_a_run_begins_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first attempt may have died before its first line."""
-    monkeypatch.setenv(RESTARTS, "1")
-
-    assert run_directory.choose(tmp_path).name == "trainperf"
-
-
-def test_without_a_restart_a_new_run_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if the last one has only just ended."""
-    made_by_a_run(tmp_path, "trainperf", at=1000)
-    monkeypatch.delenv(RESTARTS, raising=False)
-
-    assert run_directory.choose(tmp_path).name == "trainperf-1"
-    assert run_directory.record_file(tmp_path, 0).name == "steps-rank0.jsonl"
+    assert run.name == chosen
+    assert run_directory.record_file(run, 3, attempt).name == records
+    assert run_directory.choose(tmp_path) != run
 
 
 def test_only_an_empty_directory_is_discarded(tmp_path: Path) -> None:

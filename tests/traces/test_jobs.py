@@ -72,11 +72,6 @@ def test_what_two_traces_of_one_job_have_in_common(other: RankAnalysis, number: 
     assert len(jobs([traced(0), other])) == number
 
 
-def test_jobs_of_one_rank_are_never_one() -> None:
-    """Two trainings on one GPU each."""
-    assert len(jobs([traced(0, world_size=1), traced(0, world_size=1)])) == 2
-
-
 def test_every_unrelated_trace_of_a_folder_has_a_report_of_its_own(tmp_path: Path) -> None:
     """Two ranks of one job and two jobs of one rank; nothing is averaged over them."""
     for rank in (0, 1):
@@ -93,13 +88,6 @@ def test_every_unrelated_trace_of_a_folder_has_a_report_of_its_own(tmp_path: Pat
     ]
     assert by_job[0].warnings[0].startswith("4 traces of 3 unrelated jobs")
     assert [job.answer.startswith("On average over 2 ranks") for job in by_job].count(True) == 1
-
-
-def test_a_trace_alone_has_one_report(tmp_path: Path) -> None:
-    """And no word about jobs."""
-    (only,) = reports([write_trace(tmp_path / "a.json", planted_steps(2))], FEWER)
-
-    assert only.warnings == ()
 
 
 @needs_traces

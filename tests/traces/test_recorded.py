@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from support.fits import Loader, Model, Sleeper, trainer
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -29,9 +28,8 @@ class Slow(torch.utils.data.Dataset[Any]):
         return torch.ones(16)
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[RankTrace, Sleeper]:
-    """Four traced steps of a plain loop, and the sleep of its loader."""
+def plain(path: Path) -> tuple[RankTrace, list[float]]:
+    """Four traced steps of a plain loop, and how long its loader slept for each batch."""
     sleep = Sleeper(0.02)
     loader = torch.utils.data.DataLoader(Slow(sleep), batch_size=1)
     model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
@@ -49,42 +47,30 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[RankTrace, Sleeper]
             optimizer.zero_grad()
             loss.item()
             profiler.step()
-    path = tmp_path_factory.mktemp("plain") / "plain.json"
     profiler.export_chrome_trace(str(path))
-    return analyse(read(path), path.name), sleep
+    return analyse(read(path), path.name), [slept / 1e9 for slept in sleep.slept_ns]
 
 
-def test_a_plain_loop_is_cut_into_its_steps(plain: tuple[RankTrace, Sleeper]) -> None:
-    """By the profiler's marks; without a device, which is said once per figure."""
-    trace, _ = plain
+def test_the_steps_and_parts_of_a_plain_loop_are_told(tmp_path: Path) -> None:
+    """By the profiler's marks, what backward refers to, the engine and the optimizer's mark.
+
+    The loader's time is what it slept: that of the third to the sixth batch, and little more.
+    """
+    trace, slept_s = plain(tmp_path / "plain.json")
 
     assert trace.step_source == "ProfilerStep"
     assert [step.step for step in trace.steps] == [2, 3, 4, 5]
     assert trace.device is None
     assert trace.totals.gpu_busy_fraction is None
     assert trace.reasons["gpu_busy_s"] == "no device in this trace"
-
-
-def test_the_loader_s_time_is_what_it_slept(plain: tuple[RankTrace, Sleeper]) -> None:
-    """The third to the sixth batch, each with its own sleep inside, and little more."""
-    trace, sleep = plain
-    slept_s = [slept / 1e9 for slept in sleep.slept_ns]
-
     # A step's mark begins after `profiler.step()`, and so holds the next batch's loading.
     for step, own_s in zip(trace.steps, slept_s[2:], strict=True):
+        parts = (step.forward_s, step.backward_s, step.optimizer_s)
         assert step.data_wait_s is not None
         assert own_s <= step.data_wait_s <= step.step_s
         assert step.data_wait_exposed_s is None
-
-
-def test_the_parts_of_a_step_are_told(plain: tuple[RankTrace, Sleeper]) -> None:
-    """Forward by what backward refers to, backward by the engine, the optimizer by its mark."""
-    trace, _ = plain
-
-    for step in trace.steps:
-        parts = (step.forward_s, step.backward_s, step.optimizer_s)
         assert all(part is not None and part > 0 for part in parts)
-        assert sum(part or 0.0 for part in parts) < step.step_s - (step.data_wait_s or 0.0)
+        assert sum(part or 0.0 for part in parts) < step.step_s - step.data_wait_s
         assert step.item_calls == 1
         assert 0 < (step.cpu_op_s or 0.0) < step.step_s
 

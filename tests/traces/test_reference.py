@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 
 import pytest
-from support.traces import TRACES, load, needs_traces
+from support.traces import TRACES, needs_traces
 
 from trainperf.traces.job_report import report
 from trainperf.traces.rank_report import analyse
@@ -206,19 +206,6 @@ def test_without_a_device_nothing_is_said_to_be_exposed() -> None:
     assert trace.totals.comm_exposed_s is None
     assert trace.totals.gpu_busy_fraction is None
     assert trace.reasons["comm_exposed_s"] == "no device in this trace"
-
-
-@pytest.mark.parametrize("name", ["infer_h100_vit", f"{DLRM}/rank4", "cpu_only_gloo_rank34of300"])
-def test_a_loader_that_shares_nothing_with_the_reader_gives_the_same(name: str) -> None:
-    """The standard library's JSON, event by event."""
-    path = TRACES / f"{name}{SUFFIX}"
-    ours, other = analysed(name), analyse(load(path), path.name, lanes=False)
-
-    assert ours.steps == other.steps
-    assert ours.totals == other.totals
-    assert ours.collectives == other.collectives
-    assert ours.sync_sites == other.sync_sites
-    assert [one.name for one in ours.top_operators] == [one.name for one in other.top_operators]
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,6 @@ SUMMARY = "summary.json"
 REPORT = "report.html"
 TRACES = "traces"
 """Folder of the original traces and their analyses."""
-TB = "tb"
-"""Folder of the traces' copies for torch-tb-profiler."""
 STANDSTILL = "standstill-rank{}.json"
 """What a rank is at in which no step has ended for long."""
 FLIGHT_RECORDER = "flight-recorder-rank{}.json"
@@ -37,7 +35,7 @@ CAPTURE_REQUEST = "capture"
 """File that asks a running fit for a capture."""
 
 TRACE_SUFFIX = ".trace.json.gz"
-"""Not `.pt.trace.json.gz`: torch-tb-profiler is given normalised copies, not the originals."""
+"""Not `.pt.trace.json.gz`, which torch-tb-profiler 0.4.3 finds, and misreads."""
 TRACE_SUFFIXES = (TRACE_SUFFIX, ".trace.json")
 ANALYSIS_SUFFIX = ".analysis.json"
 

@@ -231,7 +231,9 @@ def explained_in_run(names: Sequence[str], summary: Summary) -> list[Explanation
     if names and not entries:
         raise ConfigError(f"{', '.join(names)}: no finding; `trainperf explain` lists all names")
     return [
-        msgspec.structs.replace(entry, answers=tuple(answers(summary, findings.get(entry.id))))
+        msgspec.structs.replace(
+            entry, answers=tuple(answers(findings.get(entry.id), summary.findings))
+        )
         for entry in entries
     ]
 

@@ -80,7 +80,9 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
             **{route: partial(_json, answer) for route, answer in data.items()},
             **files,
             f"/{_PAGE}": self._page,
-            "/page.css": _style,
+            "/page.css": lambda query: responses.answered(
+                query, page_style().encode(), _KINDS[".css"]
+            ),
             "/trace": self._trace,
         }
         return {route: _app(handler) for route, handler in routes.items()}
@@ -141,8 +143,3 @@ def _json(answer: Callable[[Request], bytes], request: Request) -> Response:
 
 def _file(path: Path, request: Request) -> Response:
     return responses.answered(request, path.read_bytes(), _KINDS[path.suffix])
-
-
-def _style(request: Request) -> Response:
-    """The style sheet of the pages."""
-    return responses.answered(request, page_style().encode(), _KINDS[".css"])

@@ -1,7 +1,7 @@
 """The low-priority process of a fit that reads the traces of one capture.
 
-`python -m trainperf.traces.background_process TRACE…` writes the analysis next to the first trace
-and a copy of each for torch-tb-profiler, and says the key figures in one line of JSON.
+`python -m trainperf.traces.background_process TRACE…` writes the analysis next to the first trace,
+and prints what went wrong, if anything, as one line of JSON.
 """
 
 import argparse
@@ -14,9 +14,8 @@ import msgspec
 
 from trainperf.core.errors import TrainPerfError
 from trainperf.core.machine.processes import run_beside_parent
-from trainperf.traces.capture_files import CaptureReport, analysis_file, facts_of, tb_copy, write
+from trainperf.traces.capture_files import CaptureReport, analysis_file, facts_of, write
 from trainperf.traces.job_report import report
-from trainperf.traces.tb_profiler_copy import normalise
 
 
 ENGINE = "local:2"
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(traces: Sequence[Path]) -> None:
-    """Write the analysis of these traces and their copies.
+    """Write the analysis of these traces.
 
     Raises:
         TraceError: None of them can be used.
@@ -53,10 +52,6 @@ def read(traces: Sequence[Path]) -> None:
     if len(traces) > 1:  # one file per capture: what it replaces says less
         for trace in traces:
             analysis_file([trace]).unlink(missing_ok=True)
-    for trace in traces:
-        copy = tb_copy(trace)
-        if not copy.exists():
-            normalise(trace, copy)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from trainperf.core.groups import grouped
 from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
-    TB,
     TRACE_SUFFIX,
     TRACES,
     CaptureName,
@@ -80,14 +79,6 @@ def analysis_file(traces: Sequence[Path]) -> Path:
     if len(traces) > 1:
         stem = capture_of(first.name) or stem
     return first.with_name(f"{stem}{ANALYSIS_SUFFIX}")
-
-
-def tb_copy(trace: Path) -> Path:
-    """Where torch-tb-profiler finds the copy: it loads a folder once, so each capture has one."""
-    run, rank = trace.parent.parent, rank_of(trace)
-    worker = f"rank_{rank}" if rank is not None else trace.name.split(".", maxsplit=1)[0]
-    capture = capture_of(trace.name) or worker
-    return run / TB / capture / f"{worker}.pt.trace.json.gz"
 
 
 def write(report: CaptureReport, target: Path) -> None:

@@ -13,7 +13,6 @@ from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
 from trainperf.traces.metrics.communication import (
-    DEVICE_COMM_FIELDS,
     comm_columns,
     kinds,
     process_groups,
@@ -27,7 +26,6 @@ from trainperf.traces.metrics.device import (
     seconds,
 )
 from trainperf.traces.metrics.device_columns import (
-    DEVICE_FIELDS,
     IdleSplit,
     device_columns,
     idle_split,
@@ -74,7 +72,11 @@ _SHARES = (
     "gpu_busy_fraction", "compute_fraction", "idle_data_wait_fraction", "idle_host_bound_fraction",
     "idle_sync_fraction", "idle_other_fraction", "unlaunched_fraction",
 )  # fmt: skip
-_DEVICE = (*DEVICE_FIELDS, *DEVICE_COMM_FIELDS, "data_wait_exposed_s", "sync_calls", "sync_s")
+_OF_HOST = (
+    "step", "step_s", "data_wait_s", "cpu_op_s", "hole_s", "item_calls", "comm_s", "forward_s",
+    "backward_s", "optimizer_s",
+)  # fmt: skip
+"""Fields of a step that need no device."""
 
 _WHY = {
     "comm_s": "no communication kernel and no host collective in this trace",
@@ -101,7 +103,7 @@ def reasons_of(
     missing = [name for name, values in columns.items() if all(value is None for value in values)]
     out = {}
     for name in missing:
-        if not len(device) and name in _DEVICE:
+        if not len(device) and name not in _OF_HOST:
             out[name] = _NO_DEVICE
         elif not len(steps):
             out[name] = "no step in this trace"
@@ -229,6 +231,7 @@ def step_columns(parts: Parts) -> StepColumns:
     table, steps, device, host = parts.table, parts.steps, parts.device, parts.host
     worked = len(device) > 0
     return {
+        **dict.fromkeys(TraceStep.__struct_fields__, [None] * len(steps)),
         "step": steps.number.tolist(),
         "step_s": seconds(steps.end - steps.start),
         **device_columns(table, steps, device, parts.idle),

@@ -115,26 +115,23 @@ def _read(path: AnyPath, limits: ReadLimits, decoder: EventDecoder) -> EventTabl
     document = TraceDocument(path, limits, decoder)
     columns = Columns(limits.text_characters)
     bodies: dict[str, bytes] = {}
-    dropped = repaired = 0
     for part in document.parts():
         if isinstance(part, Value):
             if part.key in KEYS:
                 bodies[part.key] = part.body
             continue
-        columns.add(part.events)
+        columns.add(part)
         if columns.rows > limits.events:
             raise TraceError(
                 f"it holds more than {limits.events:,} events; "
                 "record fewer steps, or raise the limit"
             )
-        dropped += part.dropped
-        repaired += part.repaired
     if not columns.rows:
         raise TraceError("it holds no events")
     losses = Losses(
-        dropped_events=dropped + columns.dropped,
+        dropped_events=document.dropped + columns.dropped,
         truncated=document.truncated,
-        repaired_texts=repaired,
+        repaired_texts=document.repaired,
         trailing=document.trailing,
     )
     clock_ns = _typed(bodies.get("baseTimeNanoseconds", b""), int) or 0

@@ -47,11 +47,24 @@ def test_parts_are_shown_in_the_unit_of_the_whole() -> None:
     assert [scale.say(part) for part in (0.1, 0.0065, 0.0004)] == ["100.0 ms", "6.5 ms", "0.4 ms"]
 
 
-def test_an_interval_is_shown_in_the_unit_of_its_value() -> None:
-    """And not at all where its ends look the same."""
-    assert confidence_interval(0.0551, 0.0548, 0.0554) == " (95 % CI 54.8–55.4)"
-    assert confidence_interval(0.0551, 0.05508, 0.05512) == ""
-    assert confidence_interval(0.0551, None, None) == ""
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.00102, 0.00097, 0.00107, " (95 % CI 0.97–1.07)"),
+        (0.98e-3, 0.93e-3, 1.03e-3, " (95 % CI 930–1,030)"),
+        (1.05, 0.95, 1.15, " (95 % CI 0.95–1.15)"),
+        (0.97, 0.92, 1.02, " (95 % CI 920–1,020)"),
+        (0.0551, 0.0548, 0.0554, " (95 % CI 54.8–55.4)"),
+        # Ends that look the same, and none.
+        (0.0551, 0.05508, 0.05512, ""),
+        (0.0551, None, None, ""),
+    ],
+)
+def test_both_ends_of_an_interval_are_in_the_unit_of_the_value(
+    value: float, low: float | None, high: float | None, text: str
+) -> None:
+    """No unit is printed behind them, so it is that of the number before."""
+    assert confidence_interval(value, low, high) == text
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """What besides the code decides how fast a run is, and that nothing else of it is read."""
 
 import re
-import time
 from pathlib import Path
+
+import pytest
 
 from trainperf.core.machine.surroundings import (
     PACKAGES,
@@ -57,37 +58,23 @@ def test_versions_are_those_of_packages_that_the_training_has_imported() -> None
     assert packages([]) == {}
 
 
-def test_processor_clock_policy_and_driver_are_the_systems(tmp_path: Path) -> None:
-    """As Linux shows them."""
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56", "550.54.15"),
+        # The open driver has more words before the number.
+        ("NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build", "560.35.03"),
+    ],
+)
+def test_processor_clock_policy_and_driver_are_the_systems(
+    line: str, version: str, tmp_path: Path
+) -> None:
+    """As Linux shows them; a virtual machine sets no clock, and a laptop has no such driver."""
+    assert (cpu_governor(tmp_path), driver(tmp_path)) == (None, None)
     planted(tmp_path, "proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9654 96-Core\n")
     planted(tmp_path, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
-    nvidia = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56\n"
-    planted(tmp_path, "proc/driver/nvidia/version", nvidia)
+    planted(tmp_path, "proc/driver/nvidia/version", f"NVRM version: {line}\n")
 
     assert cpu_model(tmp_path) == "AMD EPYC 9654 96-Core"
     assert cpu_governor(tmp_path) == "powersave"
-    assert driver(tmp_path) == "550.54.15"
-
-
-def test_the_open_driver_is_named_too(tmp_path: Path) -> None:
-    """Its line has more words before the number."""
-    nvidia = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n"
-    planted(tmp_path, "proc/driver/nvidia/version", nvidia)
-
-    assert driver(tmp_path) == "560.35.03"
-
-
-def test_what_a_system_does_not_tell_is_not_known(tmp_path: Path) -> None:
-    """A virtual machine sets no clock; a laptop has no such driver."""
-    assert cpu_governor(tmp_path) is None
-    assert driver(tmp_path) is None
-
-
-def test_reading_all_of_it_takes_a_moment() -> None:
-    """Hundreds of variables and packages would not be read before every fit."""
-    began = time.perf_counter()
-    variables()
-    packages()
-    cpu_model()
-
-    assert time.perf_counter() - began < 2.0
+    assert driver(tmp_path) == version

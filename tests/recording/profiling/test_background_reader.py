@@ -59,7 +59,7 @@ def _end_all() -> None:
 
 
 def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
-    """With the steps it is of, by both their numbers, and a copy for torch-tb-profiler."""
+    """With the steps it is of, by both their numbers."""
     timeline = captured(tmp_path, patient())
     timeline.finish()
 
@@ -69,7 +69,6 @@ def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
     assert report.capture == CaptureFacts(first_step=1003, first_index=3, complete_steps=2)
     assert [step.step for step in report.ranks[0].steps] == [1003, 1004]
     assert (tmp_path / "traces" / "rank0-step001003-2steps.analysis.json").exists()
-    assert (tmp_path / "tb" / "step001003-2steps" / "rank_0.pt.trace.json.gz").exists()
     assert timeline.guard.faults == {}
     assert "captures_unread" not in timeline.probe.notes()
 
@@ -147,26 +146,6 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     assert read_all(tmp_path) == []
 
 
-@pytest.mark.slow
-def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
-    """However far it has come: nothing half-written stays in the run directory."""
-    captured(tmp_path, None).finish()
-    (trace,) = (tmp_path / "traces").iterdir()
-    whole = json.loads(gzip.decompress(trace.read_bytes()))
-    whole["traceEvents"] = whole["traceEvents"] * 3000
-    trace.write_bytes(gzip.compress(json.dumps(whole).encode(), 1))
-    analyst = TraceWorker(0)
-    analyst.send(trace)
-    while not list(tmp_path.rglob("*.tmp")):  # the copy is being written
-        assert children(), "it has ended before it could be"
-        psutil.wait_procs(children(), timeout=0.02)
-    analyst.finish()
-
-    assert children() == []
-    assert list(tmp_path.rglob("*.tmp")) == []
-    assert list(tmp_path.rglob("*.pt.trace.json.gz")) == []
-
-
 def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
     """In place of those of each; the ranks are told apart by the files' names."""
     for rank in (0, 1):
@@ -186,7 +165,6 @@ def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "traces").glob("*.analysis.json")] == [
         "step001003-2steps.analysis.json"
     ]
-    assert len(list((tmp_path / "tb" / "step001003-2steps").iterdir())) == 2
 
 
 def test_the_process_is_nice_and_loads_no_torch(tmp_path: Path) -> None:

@@ -87,15 +87,6 @@ def test_a_damaged_trace_is_read_or_refused(
     outcome(tmp_path_factory.mktemp("fuzz"), edited(source, edits))
 
 
-@given(data=st.binary(max_size=300), edits=EDITS)
-@settings(deadline=None)
-def test_a_damaged_gzip_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, edits: list[Edit]
-) -> None:
-    """Whatever stands in it, and wherever it is damaged."""
-    outcome(tmp_path_factory.mktemp("fuzz"), edited(gzip.compress(MADE + data), edits))
-
-
 COUNT = 12
 NAMES = [letter * 4 for letter in "abcdefghijkl"]
 """One damaged is never another."""

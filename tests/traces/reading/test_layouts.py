@@ -13,8 +13,6 @@ from support.trace_files import (
     kernel,
     operator,
     operators,
-    read_bytes,
-    read_packed,
     read_text,
     text,
 )
@@ -43,6 +41,7 @@ def reordered(event: dict[str, Any]) -> dict[str, Any]:
 
 LAYOUTS = {
     "pretty-printed": text(EVENTS, indent=2),
+    "with a mark of its encoding": f"\ufeff{compact(EVENTS)}",
     "with tabs": text(EVENTS, indent="\t"),
     "with Windows line ends": text(EVENTS, indent=1).replace("\n", "\r\n"),
     "with blanks everywhere": text(EVENTS, separators=(" ,  ", " :\t")),
@@ -72,20 +71,6 @@ def test_a_list_of_events_is_a_trace(tmp_path: Path) -> None:
     assert table.names == ["aten::mm", "gemm"]
     assert table.info.rank is None
     assert not table.losses
-
-
-def test_a_mark_of_the_encoding_does_not_matter(tmp_path: Path) -> None:
-    """Some editors write one."""
-    table = read_bytes(tmp_path, compact(EVENTS).encode("utf-8-sig"))
-
-    assert everything(table) == everything(read_text(tmp_path, compact(EVENTS)))
-
-
-def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
-    """A packed file that was renamed is read, and so is a plain one named `.gz`."""
-    plain = read_bytes(tmp_path, compact(EVENTS).encode(), "plain.json.gz")
-
-    assert everything(read_packed(tmp_path, compact(EVENTS).encode())) == everything(plain)
 
 
 @pytest.mark.parametrize("layout", ["compact", "pretty"])

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from trainperf.core.machine.limits import text_of
 from trainperf.core.machine.processes import PARENT_VARIABLE
 
 
@@ -59,13 +60,8 @@ def _descendants(number: int) -> Iterator[int]:
 
 def _is_left_alone(number: int) -> bool:
     """By the environment it was launched with: a forked worker has that of its parent."""
-    try:
-        launched_with = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended meanwhile
-        return False
-    variables = dict(
-        entry.decode(errors="replace").split("=", 1) for entry in launched_with if b"=" in entry
-    )
+    launched_with = text_of(Path(f"/proc/{number}/environ")).split("\0")
+    variables = dict(entry.split("=", 1) for entry in launched_with if "=" in entry)
     own_rank = os.environ.get(_RANK, "")
     return PARENT_VARIABLE in variables or variables.get(_RANK, own_rank) != own_rank
 

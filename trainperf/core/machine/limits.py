@@ -152,13 +152,14 @@ def _each(root: Path, controller: str, newer: str, older: str) -> Iterator[str]:
     """Contents of a file of the process's groups, from its own to the outermost one."""
     for folder, is_newer in _folders(root, controller):
         name = newer if is_newer else older
-        if name:
-            yield from _read(folder / name)
+        content = text_of(folder / name).strip() if name else ""
+        if content:
+            yield content
 
 
 def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
     """Folders of the groups, and whether they are of version 2."""
-    for line in "\n".join(_read(root / "proc/self/cgroup")).splitlines():
+    for line in text_of(root / "proc/self/cgroup").strip().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -169,8 +170,9 @@ def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
             yield top / inner, not controllers
 
 
-def _read(path: Path) -> Iterator[str]:
+def text_of(path: Path) -> str:
+    """What a file of the system says; empty where there is none, or it cannot be read."""
     try:
-        yield path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return  # no such group, or not readable
+        return ""

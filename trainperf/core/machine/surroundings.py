@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from trainperf.core.machine.limits import text_of
+
 
 VARIABLES = (
     *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
@@ -71,19 +73,19 @@ def packages(imported: Iterable[str] | None = None) -> dict[str, str]:
 
 def cpu_model(root: Path = _ROOT) -> str | None:
     """Name of the processor as the system gives it; `None` where it does not."""
-    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    match = re.search(r"^model name\s*:\s*(.+)$", text_of(root / "proc/cpuinfo"), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or None
 
 
 def cpu_governor(root: Path = _ROOT) -> str | None:
     """How Linux sets the clock of the first CPU, e.g. `performance`; `None` where it does not."""
     path = root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
-    return _text(path).strip() or None
+    return text_of(path).strip() or None
 
 
 def driver(root: Path = _ROOT) -> str | None:
     """Version of the NVIDIA kernel driver; `None` without one."""
-    line = _text(root / "proc/driver/nvidia/version")
+    line = text_of(root / "proc/driver/nvidia/version")
     match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", line)
     return match[1] if match else None
 
@@ -95,7 +97,7 @@ def near_cpus(address: str, root: Path = _ROOT) -> str | None:
         address: On the PCI bus, e.g. `0000:3b:00.0`.
         root: Of the file system.
     """
-    return _text(root / f"sys/bus/pci/devices/{address}/local_cpulist").strip() or None
+    return text_of(root / f"sys/bus/pci/devices/{address}/local_cpulist").strip() or None
 
 
 def _version(distribution: str) -> str | None:
@@ -103,10 +105,3 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

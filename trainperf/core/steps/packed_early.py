@@ -28,7 +28,9 @@ _FIRST_PHASE = len(CORE_COLUMNS) - len(PHASES)
 
 _HEAD = struct.Struct("<BBBq")
 """Of each column: how it is written, whether cells are missing, bytes per cell, the least."""
-_CONSTANT, _WHOLE, _DIFFERENCES, _FLOATS, _SHORT_FLOATS = range(5)
+_CONSTANT, _DISTANCES = 0, 1
+_FLOATS = {_CONSTANT: "<f8", 3: "<f8", 4: "<f4"}
+"""Kinds of columns that are no whole numbers; one value stands for all of a constant."""
 
 
 class _Layout(msgspec.Struct, frozen=True):
@@ -78,32 +80,28 @@ def _index(file: IO[bytes], layout: _Layout) -> Column:
 
 def _unpacked(content: bytes, rows: int, width: int) -> Column:
     matrix, at = np.full((width, rows), np.nan), width * _HEAD.size
-    for place, column in enumerate(matrix):
-        kind, masked, bytes_each, least = _HEAD.unpack_from(content, place * _HEAD.size)
+    heads = _HEAD.iter_unpack(content[:at])
+    for column, (kind, masked, bytes_each, least) in zip(matrix, heads, strict=True):
         present = np.ones(rows, np.bool_)
         if masked:
             bits = np.frombuffer(content, np.uint8, (rows + 7) // 8, at)
             present, at = np.unpackbits(bits, count=rows) == 0, at + len(bits)
-        if kind == _CONSTANT:
-            column[present] = struct.unpack_from("<d", content, at)[0]
-            at += 8
-            continue
-        bytes_each = {_FLOATS: 8, _SHORT_FLOATS: 4}.get(kind, bytes_each)
-        cells = np.zeros((int(present.sum()), 4 if kind == _SHORT_FLOATS else 8), np.uint8)
-        planes = np.frombuffer(content, np.uint8, len(cells) * bytes_each, at)
-        cells[:, :bytes_each] = planes.reshape(bytes_each, len(cells)).T
-        column[present] = _values(kind, cells.reshape(-1), least)
+        dtype = np.dtype(_FLOATS.get(kind, "<u8"))
+        size = dtype.itemsize if kind in _FLOATS else bytes_each
+        number = 1 if kind == _CONSTANT else int(present.sum())
+        cells = np.zeros((number, dtype.itemsize), np.uint8)
+        planes = np.frombuffer(content, np.uint8, number * size, at)
+        cells[:, :size] = planes.reshape(size, number).T
+        values = cells.reshape(-1).view(dtype)
+        column[present] = values if kind in _FLOATS else _whole(kind, values, least)
         at += len(planes)
     return np.ascontiguousarray(matrix.T)
 
 
-def _values(kind: int, cells: npt.NDArray[np.uint8], least: int) -> npt.NDArray[np.generic]:
-    if kind in (_FLOATS, _SHORT_FLOATS):
-        return cells.view("<f8" if kind == _FLOATS else "<f4")
-    whole = cells.view("<u8")
-    if kind == _WHOLE:
-        return whole.astype(np.int64) + least
-    steps = (whole >> np.uint64(1)).astype(np.int64) ^ -(whole & np.uint64(1)).astype(np.int64)
+def _whole(kind: int, cells: npt.NDArray[np.uint64], least: int) -> npt.NDArray[np.int64]:
+    if kind == _DISTANCES:
+        return cells.astype(np.int64) + least
+    # The sign is in the lowest bit.
+    steps = (cells >> np.uint64(1)).astype(np.int64) ^ -(cells & np.uint64(1)).astype(np.int64)
     steps[0] = least
-    summed: npt.NDArray[np.int64] = np.cumsum(steps)
-    return summed
+    return np.cumsum(steps, dtype=np.int64)

@@ -116,8 +116,9 @@ def _add(cells: Column, groups: npt.NDArray[np.int64], steps: Column) -> None:
     cells[4, groups[largest]] = index[largest]
 
 
-def _joined(earlier: Column, later: Column) -> Column:
-    """Groups of earlier and of later steps as one."""
+def _halved(cells: Column) -> Column:
+    """Two neighbouring groups become one, in the first half of the room."""
+    earlier, later = cells[:, ::2], cells[:, 1::2]
     rows = (
         earlier[0] + later[0],
         earlier[1] + later[1],
@@ -125,13 +126,7 @@ def _joined(earlier: Column, later: Column) -> Column:
         np.maximum(earlier[3], later[3]),
         np.where(later[3] > earlier[3], later[4], earlier[4]),
     )
-    return np.stack(rows)
-
-
-def _halved(cells: Column) -> Column:
-    """Two neighbouring groups become one, in the first half of the room."""
-    joined = _joined(cells[:, ::2], cells[:, 1::2])
-    return np.concatenate((joined, _empty(joined.shape[1])), axis=1)
+    return np.concatenate((np.stack(rows), _empty(earlier.shape[1])), axis=1)
 
 
 def over(amounts: Column, units: Column) -> Column:

@@ -67,21 +67,24 @@ class Collectives:
 def collectives_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> Collectives:
     """The communication kernels; without any, what the host did itself (gloo)."""
     work = np.flatnonzero(device.used_for(DeviceUse.COMMUNICATION))
+    rows, launch, step = device.row[work], device.launch[work], device.step[work]
+    above = _above(table, launch)
     if not len(work):
-        return _of_host(table, steps)
-    rows, above = device.row[work], _above(table, device.launch[work])
-    elements, dtype = _first(table.elements, rows, above), _first(table.dtype, rows, above)
+        rows, above = named(table, _HOST_COLLECTIVE, Kind.ANNOTATION, Kind.CPU_OP), []
+        work = launch = np.full(len(rows), NONE, np.intp)
+        step = steps.holding(table.start_ns[rows])
+    start = table.start_ns[rows]
     kind = _kinds_of(table, rows, above)
     group = _texts(table, _first(table.group, rows, above))
-    launch, members = device.launch[work], _members(table, group)
+    members = _members(table, group)
     return Collectives(
         kind=kind,
-        start=device.start[work],
-        end=device.end[work],
-        step=device.step[work],
+        start=start,
+        end=table.end_ns[rows],
+        step=step,
         group=group,
-        bytes=_bytes(table, elements, dtype, kind, members),
-        launched_ns=np.where(launch == NONE, device.start[work], table.start_ns[launch]),
+        bytes=_bytes(table, rows, above, kind, members),
+        launched_ns=np.where(launch == NONE, start, table.start_ns[launch]),
         members=members,
         work=work,
     )
@@ -90,24 +93,6 @@ def collectives_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> C
 def kind_of(name: str) -> str:
     """The kind of collective that a kernel, a range or an argument names; `other` if none."""
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), OTHER)
-
-
-def _of_host(table: EventTable, steps: StepSpans) -> Collectives:
-    rows = named(table, _HOST_COLLECTIVE, Kind.ANNOTATION, Kind.CPU_OP)
-    kind = [kind_of(table.label(row)) for row in rows]
-    group = _texts(table, table.group[rows])
-    members = _members(table, group)
-    return Collectives(
-        kind=kind,
-        start=table.start_ns[rows],
-        end=table.end_ns[rows],
-        step=steps.holding(table.start_ns[rows]),
-        group=group,
-        bytes=_bytes(table, table.elements[rows], table.dtype[rows], kind, members),
-        launched_ns=table.start_ns[rows],
-        members=members,
-        work=np.full(len(rows), NONE, np.intp),
-    )
 
 
 def _above(table: EventTable, launch: Places) -> list[Places]:
@@ -191,13 +176,10 @@ def _members(table: EventTable, group: list[str]) -> Integers:
 
 
 def _bytes(
-    table: EventTable,
-    elements: Integers,
-    dtype: Codes | Integers,
-    kind: list[str],
-    members: Integers,
+    table: EventTable, rows: Places, above: list[Places], kind: list[str], members: Integers
 ) -> Integers:
     """A gather's data is as many times what one rank puts in as ranks take part."""
+    elements, dtype = (_first(column, rows, above) for column in (table.elements, table.dtype))
     widths = np.array([_ITEM_BYTES.get(text.lower(), 0) for text in _texts(table, dtype)], np.int64)
     factor = np.where(np.array([name == "all_gather" for name in kind], bool), members, 1)
     is_known = (elements >= 0) & (widths > 0) & (factor > 0)

@@ -13,7 +13,6 @@ from trainperf.traces.metrics.device import (
     StepColumns,
     by_step,
     median,
-    not_measured,
     seconds,
     share,
 )
@@ -25,10 +24,6 @@ from trainperf.traces.thresholds import THRESHOLDS
 
 _LATE = np.iinfo(np.int64).max
 _EARLY = np.iinfo(np.int64).min
-
-
-_TAIL = ("allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s")
-DEVICE_COMM_FIELDS = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
 
 
 def comm_columns(
@@ -46,8 +41,7 @@ def comm_columns(
             union(collectives.start[mine], collectives.end[mine]).total
             for mine in (collectives.step == place for place in range(count))
         ]
-        on_host_s = seconds(times) if on_host else [None if not len(device) else 0.0] * count
-        return {"comm_s": on_host_s, **not_measured(DEVICE_COMM_FIELDS, count)}
+        return {"comm_s": seconds(times)} if on_host else {}
     spans = by_step(device, device.used_for(DeviceUse.COMMUNICATION), count)
     total = [each.total for each in spans]
     hidden = overlaps(spans, device.computing)
@@ -119,7 +113,7 @@ def _tail_columns(
     it knows nothing of waiting on the host.
     """
     if not len(steps):
-        return not_measured(_TAIL, 0)
+        return {}
     computes = device.kernel & device.used_for(DeviceUse.COMPUTE)
     updating = computes & _launched_by_optimizer(table, steps, device, host)
     first_update = _per_step(np.minimum, device, updating, device.start, len(steps))

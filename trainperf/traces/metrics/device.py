@@ -141,17 +141,12 @@ def _use(name: str) -> DeviceUse:
 
 Value = float | int | None
 StepColumns = Mapping[str, Sequence[Value]]
-"""Fields of `TraceStep`, each with a value for every step."""
+"""Fields of `TraceStep`, each with a value for every step; one that is missing was not measured."""
 
 
 def seconds(nanoseconds: Integers | Sequence[int]) -> list[float]:
     """Whole nanoseconds as seconds."""
     return [int(value) / 1_000_000_000 for value in nanoseconds]
-
-
-def not_measured(names: Sequence[str], count: int) -> StepColumns:
-    """Columns of `None`."""
-    return {name: [None] * count for name in names}
 
 
 def share(part: Sequence[int], whole: Sequence[int]) -> list[float | None]:

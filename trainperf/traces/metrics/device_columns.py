@@ -1,7 +1,7 @@
 """The device's part of a step: busy time, idle time by its cause, copies and kernels."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,8 @@ from trainperf.traces.metrics.device import (
     DeviceUse,
     DeviceWork,
     StepColumns,
+    Value,
     by_step,
-    not_measured,
     per_step,
     seconds,
     share,
@@ -94,13 +94,6 @@ def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Places:
     return np.asarray(worked[np.searchsorted(begins, pauses.end, side="right") - 1], np.intp)
 
 
-DEVICE_FIELDS = (
-    "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
-    "idle_sync_s", "idle_other_s", "compute_s", "h2d_s", "h2d_bytes", "h2d_overlap_fraction",
-    "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "kernels", "launches", "short_kernels",
-    "short_kernels_s", "tensor_core_fraction",
-)  # fmt: skip
-
 _TENSOR_CORE = re.compile(
     r"tensor_?op|hmma|imma|wgmma|gmma|xmma|_mma_|nvjet|flash|fmha|mfma|h884|h1688|i8816"
     r"|[_s](884|1688|8816|16816|168128)|_MI(16|32|4)x|_MT\d+x\d+.*_MI\d+",
@@ -115,7 +108,7 @@ def device_columns(
     """Busy and idle time, copies and kernels of each step; not measured without a device."""
     count = len(steps)
     if not len(device):
-        return not_measured(DEVICE_FIELDS, count)
+        return {}
     spans = by_step(device, device.in_steps, count)
     compute = by_step(device, device.kernel & device.used_for(DeviceUse.COMPUTE), count)
     bounds = [each.bounds for each in spans]
@@ -132,18 +125,14 @@ def device_columns(
 
 def _transfers(table: EventTable, device: DeviceWork, count: int) -> StepColumns:
     """Time, bytes and overlap of each step's copies; time is that of the copies on the device."""
-    to_device, from_device = DeviceUse.TO_DEVICE, DeviceUse.FROM_DEVICE
-    up = by_step(device, device.used_for(to_device), count)
-    down = by_step(device, device.used_for(from_device), count)
-    up_ns, down_ns = [spans.total for spans in up], [spans.total for spans in down]
-    return {
-        "h2d_s": seconds(up_ns),
-        "h2d_bytes": _bytes(table, device, to_device, count),
-        "h2d_overlap_fraction": share(overlaps(up, device.computing), up_ns),
-        "d2h_s": seconds(down_ns),
-        "d2h_bytes": _bytes(table, device, from_device, count),
-        "d2h_overlap_fraction": share(overlaps(down, device.computing), down_ns),
-    }
+    columns: dict[str, Sequence[Value]] = {}
+    for name, use in (("h2d", DeviceUse.TO_DEVICE), ("d2h", DeviceUse.FROM_DEVICE)):
+        spans = by_step(device, device.used_for(use), count)
+        copying_ns = [each.total for each in spans]
+        columns[f"{name}_s"] = seconds(copying_ns)
+        columns[f"{name}_bytes"] = _bytes(table, device, use, count)
+        columns[f"{name}_overlap_fraction"] = share(overlaps(spans, device.computing), copying_ns)
+    return columns
 
 
 def _bytes(table: EventTable, device: DeviceWork, use: DeviceUse, count: int) -> list[int | None]:

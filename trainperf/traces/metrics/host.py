@@ -179,19 +179,22 @@ def host_columns(steps: StepSpans, host: HostWork, busy: Spans | None) -> StepCo
     """
     start, end = steps.start, steps.end
     working = either(host.operating, host.calling)
-    exposed: list[float] | None = None
+    parts = {
+        "data_wait_s": host.loader,
+        "cpu_op_s": host.operating,
+        "forward_s": host.forward,
+        "backward_s": host.backward,
+        "optimizer_s": host.optimizer,
+    }
     if busy is not None:
         working = either(working, busy)
-        exposed = seconds(without(host.loader, busy).within(start, end))
-    parts = {"forward_s": host.forward, "backward_s": host.backward, "optimizer_s": host.optimizer}
+        parts["data_wait_exposed_s"] = without(host.loader, busy)
     return {
-        "data_wait_s": seconds(host.loader.within(start, end)),
-        "data_wait_exposed_s": exposed or [None] * len(steps),
-        "cpu_op_s": seconds(host.operating.within(start, end)),
         "hole_s": seconds(end - start - working.within(start, end)),
         **{
-            name: [None] * len(steps) if spans is None else seconds(spans.within(start, end))
+            name: seconds(spans.within(start, end))
             for name, spans in parts.items()
+            if spans is not None
         },
     }
 
@@ -216,7 +219,7 @@ def sync_columns(
     items = steps.holding(table.start_ns[_items(table, forest)])
     columns = {"item_calls": per_step(items, count)}
     if not has_device:
-        return {**columns, "sync_calls": [None] * count, "sync_s": [None] * count}
+        return columns
     first_of_each = np.unique(_waits(table, host.syncs, forest), return_index=True)[1]
     waits = host.syncs[first_of_each]
     step = steps.holding(table.start_ns[waits])

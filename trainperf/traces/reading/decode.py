@@ -4,7 +4,10 @@ Nothing here is kept: a chunk of a few megabytes is decoded, turned into columns
 """
 
 import re
+from contextlib import suppress
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -79,6 +82,7 @@ _IGNORED = tuple(
     msgspec.defstruct(f"Ignored{phase}", [], bases=(Ignored,), tag_field="ph", tag=phase, gc=False)
     for phase in _OTHER_PHASES
 )
+_EVENT: Any = reduce(or_, _IGNORED, Event | Instant)
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not what they should be."""
@@ -91,21 +95,18 @@ _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
 class EventDecoder:
-    """Decodes events; all that is in them, as dictionaries, if they are wanted `whole`.
+    """Decodes events.
 
     `exact` keeps all digits of their times, at half the speed: a float of 64 bits tells nanoseconds
     apart up to 101 days; times since 1970 do not fit.
     """
 
-    def __init__(self, *, exact: bool = False, whole: bool = False) -> None:
+    def __init__(self, *, exact: bool = False) -> None:
         hook = Decimal if exact else None
-        wanted: Any = dict[str, object] if whole else Event | Instant
-        for ignored in () if whole else _IGNORED:
-            wanted |= ignored
         self._many: msgspec.json.Decoder[list[Decoded]]
-        self._many = msgspec.json.Decoder(list[wanted], float_hook=hook)
+        self._many = msgspec.json.Decoder(list[_EVENT], float_hook=hook)
         self._single: msgspec.json.Decoder[Decoded]
-        self._single = msgspec.json.Decoder(wanted, float_hook=hook)
+        self._single = msgspec.json.Decoder(_EVENT, float_hook=hook)
         self._any = msgspec.json.Decoder(float_hook=hook)
 
     def many(self, body: bytes) -> list[Decoded]:
@@ -114,16 +115,13 @@ class EventDecoder:
 
     def event(self, body: bytes) -> Decoded | None:
         """Decode one event, without its fields of wrong types; `None` if it is none."""
-        try:
-            return self._single.decode(body)
-        except msgspec.ValidationError:
-            pass
-        except FAULTS:
-            return None
-        try:
-            return self._single.decode(msgspec.json.encode(_without_odd(self._any.decode(body))))
-        except FAULTS:
-            return None
+        with suppress(*FAULTS):
+            try:
+                return self._single.decode(body)
+            except msgspec.ValidationError:
+                usual = msgspec.json.encode(_without_odd(self._any.decode(body)))
+                return self._single.decode(usual)
+        return None
 
 
 def _without_odd(value: object) -> dict[str, object]:
@@ -144,17 +142,13 @@ def _without_odd(value: object) -> dict[str, object]:
     return kept
 
 
-def trailing(fault: Exception) -> int | None:
-    """Where valid JSON ended before the bytes did, if that is the fault."""
-    match = _TRAILING.search(str(fault)) if isinstance(fault, msgspec.DecodeError) else None
-    # The decoder counts the character that it stumbled over.
-    return int(match.group(1)) - 1 if match else None
-
-
-def value_end(data: memoryview) -> int | None:
+def value_end(data: bytes | memoryview) -> int | None:
     """Where the JSON value ends that *data* begins with, at most at its end; `None` if damaged."""
     try:
         _VALUE.decode(data)
     except FAULTS as fault:
-        return len(data) if str(fault) == _CUT else trailing(fault)
+        beyond = _TRAILING.search(str(fault))
+        if beyond:  # the decoder counts the character that it stumbled over
+            return int(beyond[1]) - 1
+        return len(data) if str(fault) == _CUT else None
     return len(data)

@@ -8,7 +8,7 @@ bare quotes, bytes of another encoding, halves of surrogate pairs; and numbers J
 
 import json
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainperf.traces.reading.decode import Decoded, EventDecoder, value_end
 
@@ -39,17 +39,18 @@ _WITHIN = re.compile(
 """What is escaped in a text, or should be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Salvage(NamedTuple):
     """Events that stood together, and what was lost among them."""
 
     events: list[Decoded]
-    dropped: int = 0
-    repaired: int = 0
+    dropped: int
+    repaired: int
+    used: int
+    """Bytes that are done with."""
 
 
-def salvage(decoder: EventDecoder, data: bytes, *, final: bool) -> tuple[Batch, int]:
-    """The events of *data*, which starts at one, and how many bytes of it are done with.
+def salvage(decoder: EventDecoder, data: bytes, *, final: bool) -> Salvage:
+    """The events of *data*, which starts at one.
 
     All of them up to the end of the list if it is *final*; otherwise an event at the end that does
     not decode is left for when there is more.
@@ -71,7 +72,7 @@ def salvage(decoder: EventDecoder, data: bytes, *, final: bool) -> tuple[Batch, 
         if event is not None:
             events.append(event)
         at = end
-    return Batch(events=events, dropped=dropped, repaired=repaired), at
+    return Salvage(events, dropped, repaired, at)
 
 
 def past(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:

@@ -6,13 +6,14 @@ events, because a cut inside one would leave a bracket open.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainperf.core.errors import TraceError
 from trainperf.core.paths import AnyPath
-from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder, trailing, value_end
-from trainperf.traces.reading.salvage import BETWEEN, Batch, past, salvage
+from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder, value_end
+from trainperf.traces.reading.salvage import BETWEEN, past, salvage
 from trainperf.traces.reading.source import Buffer, ReadLimits, Source
 
 
@@ -42,11 +43,13 @@ class TraceDocument:
         """Whether the file ended, or stopped making sense, before a list of events did."""
         self.trailing = False
         """Whether something follows the document."""
+        self.dropped = self.repaired = 0
+        """Damaged events so far that were left out, and those that were mended."""
         self._decoder = decoder
         self._source = Source(path, limits)
         self._window = _ByteWindow(self._source.blocks(), limits.value_bytes)
 
-    def parts(self) -> Iterator[Value | Batch]:
+    def parts(self) -> Iterator[Value | list[Decoded]]:
         """All parts; raises `TraceError` when the first byte cannot start a trace."""
         window = self._window
         opener = window.peek()
@@ -56,7 +59,7 @@ class TraceDocument:
         yield from self._array() if opener == b"[" else self._members()
         self.trailing = self._source.trailing or (not self.truncated and window.peek() != b"")
 
-    def _members(self) -> Iterator[Value | Batch]:
+    def _members(self) -> Iterator[Value | list[Decoded]]:
         window = self._window
         window.at += 1
         while (opener := window.peek()) not in (b"}", b""):
@@ -95,19 +98,19 @@ class TraceDocument:
         window.at += length
         return body
 
-    def _array(self) -> Iterator[Batch]:
+    def _array(self) -> Iterator[list[Decoded]]:
         window = self._window
         window.at += 1
         self.truncated = True
         while (closer := window.peek()) not in (b"]", b""):
-            batch = self._chunk()
-            if batch is None:
+            events = self._chunk()
+            if events is None:
                 return
-            yield batch
+            yield events
         self.truncated = closer != b"]"
         window.at += 1
 
-    def _chunk(self) -> Batch | None:
+    def _chunk(self) -> list[Decoded] | None:
         """The next events; `None` if one is larger than any."""
         window = self._window
         # What follows the chunk holds the end of its last event.
@@ -120,24 +123,23 @@ class TraceDocument:
         if decoded is not None:
             events, length = decoded
             window.at += length - 2
-            return Batch(events=events)
+            return events
         final = not window.fill(len(window.rest) + 1)
-        batch, used = salvage(self._decoder, bytes(window.rest), final=final)
-        window.at += used
+        saved = salvage(self._decoder, bytes(window.rest), final=final)
+        window.at += saved.used
+        self.dropped += saved.dropped
+        self.repaired += saved.repaired
         # Twice as much each time, so that an event without end is not looked through for ever.
-        return batch if used or window.grow() else None
+        return saved.events if saved.used or window.grow() else None
 
     def _decoded(self, body: bytes) -> tuple[list[Decoded], int] | None:
         """Its events, and where their list ended; `None` if it is damaged."""
-        try:
-            return self._decoder.many(body), len(body)
-        except FAULTS as fault:
-            position = trailing(fault)
-        body = body[: position or 0].rstrip()
-        try:
-            return self._decoder.many(body), len(body)
-        except FAULTS:
-            return None
+        ends: tuple[Callable[[bytes], int | None], ...] = (len, value_end)
+        for end in ends:
+            whole = body[: end(body)].rstrip()
+            with suppress(*FAULTS):
+                return self._decoder.many(whole), len(whole)
+        return None
 
 
 class _ByteWindow:
