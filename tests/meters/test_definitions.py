@@ -206,4 +206,4 @@ def test_ranks_have_a_reading_together_and_one_each(
 
     assert {name: found[name].value for name in together} == together
     assert {name: found[name].per_rank for name in each} == each
-    assert {found[name].n for name in together} <= {1, 2, 20}
+    assert {found[name].n for name in together} == {len(ranks[0])}
