@@ -168,9 +168,7 @@ def test_slow_steps_name_what_only_they_run(
     finding = next(finding for finding in summary.findings if finding.id == "slow_steps")
     assert finding.advice == f"Run {subject} less often"
     assert finding.where == where
-    assert summary.slow_steps is not None
     line = summary.slow_steps.line
-    assert line is not None
     assert line.fraction == pytest.approx(1.0, abs=0.05)
 
 
@@ -182,7 +180,6 @@ def test_slow_steps_that_only_do_more_of_the_same_name_nothing(tmp_path: Path) -
         for sample in seen(stack, [*ORDINARY, *ORDINARY, *(list(SLOW_STEPS) * 4)])
     ]
     slow = summary_of(tmp_path, every_10th(), samples).slow_steps
-    assert slow is not None
     assert slow.line is None
 
 
@@ -416,9 +413,7 @@ def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
     facts = Facts(summary=bare)
     account = account_of(facts)
     cause = python_in_step(account, facts)
-    assert cause is not None
     assert cause.where == "train.py:100"
-    assert cause.claim is not None
     assert account.share(sum(cause.claim.owns_s.values())) == pytest.approx(0.4)
     assert account.share(gone_s(account, cause.claim)) >= 0.4
 
@@ -445,8 +440,6 @@ def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, ap
     assert found["data_wait"].loader_fraction == pytest.approx(0.25)
     if apart:
         own, host = found[BETWEEN], found[BETWEEN].host
-        assert own.owner is not None
-        assert host is not None
         assert (own.owner.where, host.names) == ("script.py:20", ("json",))
         assert [line.where for line in found["data_wait"].lines] == ["script.py:12"]
     else:

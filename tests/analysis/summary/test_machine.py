@@ -54,9 +54,7 @@ def summed_up(run: Path) -> Summary:
 
 def machine_of(run: Path) -> MachineFacts:
     """What its summary has of the machine."""
-    machine = summed_up(run).machine
-    assert machine is not None
-    return machine
+    return summed_up(run).machine
 
 
 def cause_of(run: Path, cause: str) -> CauseFacts:
@@ -303,7 +301,6 @@ def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:
 
     summary = summarize(Run.open(run, RunWindow(first=0, last=399)))
 
-    assert summary.machine is not None
     (host,) = summary.machine.hosts
     assert host.devices[0].worst["sm_mhz"] == 1980
     assert host.samples == pytest.approx(20, abs=2)

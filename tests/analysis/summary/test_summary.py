@@ -49,15 +49,20 @@ def plain(**phases_ms: float) -> RankSpec:
 
 def pair(slow_ms: float = 0.0) -> list[RankSpec]:
     """Two ranks that wait for each other; rank 1 is slower in its loader."""
-    specs = []
-    for rank, extra in ((0, 0.0), (1, slow_ms)):
-        tail = 1 + slow_ms - extra
-        facts = {"tail_ns": round(tail * MS), "tokens_effective": 100 * (rank + 1)}
-        steps = make_steps(
-            200, data_wait=2 + extra, forward=10, backward=20 + tail, loop=0.5, facts=facts
+    return [
+        RankSpec(
+            steps=make_steps(
+                200,
+                data_wait=2 + extra,
+                forward=10,
+                backward=20 + tail,
+                loop=0.5,
+                facts={"tail_ns": round(tail * MS), "tokens_effective": 100 * (rank + 1)},
+            ),
+            info=make_info(rank=rank, world_size=2),
         )
-        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
-    return specs
+        for rank, (extra, tail) in enumerate(((0.0, 1 + slow_ms), (slow_ms, 1.0)))
+    ]
 
 
 def test_it_is_json_with_all_that_the_contract_promises(tmp_path: Path) -> None:
