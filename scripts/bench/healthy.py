@@ -350,10 +350,9 @@ def judged(out: Path) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
     floor_s, long_term.LEAST_LASTS_S = long_term.LEAST_LASTS_S, FLOOR_S
     strict = summarize(run)
     long_term.LEAST_LASTS_S = floor_s
-    walls = pieces.walls_s * 1e9
+    walls = walls_s(pieces) * 1e9
     low, high = np.percentile(walls, [10, 90])
-    matrix = pieces.matrix
-    steps = LEAST_STEPS
+    matrix, steps = pieces, LEAST_STEPS
     while len(matrix) > MOST_PIECES:
         steps *= 2
         matrix = joined(matrix, steps)

@@ -20,15 +20,11 @@ NOW_S = 10_000.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
 
 
-def alive() -> str:
-    """A process that is seen to run."""
-    return this_process()
-
-
-def gone() -> str:
-    """One that is seen to be gone: its number belongs to another."""
-    process, _, started = this_process().rpartition("/")
-    return f"{process}/{int(started or 1) - 1}"
+ALIVE = this_process()
+"""A process that is seen to run."""
+_process, _, _started = ALIVE.rpartition("/")
+GONE = f"{_process}/{int(_started or 1) - 1}"
+"""One that is seen to be gone: its number belongs to another."""
 
 
 def rank(number: int, *, steps: int = 60, end: str | None = None, process: str = "") -> RankSpec:
@@ -47,7 +43,6 @@ def summary(path: Path, ranks: list[RankSpec], silent_s: dict[int, float] | None
     return summarize(Run.open(run), now_s=NOW_S)
 
 
-GONE, ALIVE = gone(), alive()
 SILENT = dict.fromkeys(range(RANKS), 600.0)
 
 ENDS: dict[str, tuple[list[RankSpec], dict[int, float], str, list[tuple[int, str]], list[str]]] = {
