@@ -10,6 +10,9 @@ from trainperf.meters import METERS
 def described(name: str, title: str = "") -> str:
     """The first sentence of the reading's definition, without its full stop.
 
+    E.g. `optimizer_steps_per_s` is *Steps per second of wall time, steady steps; on several ranks
+    the slowest rank's*.
+
     Args:
         name: Of the reading.
         title: Its name for people: what is said of a meter of the user's own.
