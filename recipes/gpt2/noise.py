@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import NormalDist, mean
 
 from recipes.gpt2.outcomes import StageOutcome
+from trainperf.analysis.run.directory import Run
 from trainperf.comparison.compared_run import read_run
 from trainperf.core.formatting.units import share, times
 from trainperf.core.readings import STEP_MEAN_S
@@ -75,7 +76,8 @@ def pair_spread(outcomes: Sequence[StageOutcome], out: Path) -> float:
     noises = [each.noise for each in outcomes if each.noise is not None]
     if noises:
         return math.sqrt(2 * mean(noise**2 for noise in noises))
-    runs = [read_run(out / each.runs[0]) for each in outcomes if each.status == "baseline"]
+    begun = [Run.open(out / each.runs[0]) for each in outcomes if each.status == "baseline"]
+    runs = [read_run(run) for run in begun]
     sampled = [run.estimates[STEP_MEAN_S].sampling for run in runs if STEP_MEAN_S in run.estimates]
     return math.sqrt(ASSUMED_SPREAD**2 + 2 * sum(sampled))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from recipes.gpt2.outcomes import Measured, StageOutcome
 from recipes.gpt2.stages import Settings, Stage
+from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
@@ -21,7 +22,7 @@ from trainperf.reports.comparison import speed
 
 def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> StageOutcome:
     """Outcome of the first stage, which all others are compared with."""
-    runs = [read_run(out / run)]
+    runs = [read_run(Run.open(out / run))]
     return StageOutcome(
         stage=stage.name,
         change=stage.change,
@@ -43,7 +44,9 @@ def with_verdict(tried: StageOutcome, kept: float | None, out: Path, looks: Look
         out: Folder of the walkthrough.
         looks: The plan, with one look after each pair.
     """
-    before, after = ([read_run(out / run) for run in side] for side in (tried.before, tried.runs))
+    before, after = (
+        [read_run(Run.open(out / run)) for run in side] for side in (tried.before, tried.runs)
+    )
     comparison = compare(before, after, Method(looks=looks))
     is_kept, why = decision(comparison)
     gain = comparison.speedup

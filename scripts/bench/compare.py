@@ -35,6 +35,7 @@ from scipy.special import betaincinv
 
 from scripts.bench.compare_loops import SINGLE_KINDS, Extra, Make, read_back, train
 from scripts.bench.harness import arguments, machine_line, publish
+from trainperf.analysis.run.directory import Run
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
@@ -193,7 +194,7 @@ def _session(index: Path, split: str) -> Iterator[Judged]:
     if session["split"] != split:
         return
     runs = [SingleRun(**run) for run in session["runs"]]
-    read = {run.path: read_run(index.parent / run.path) for run in runs}
+    read = {run.path: read_run(Run.open(index.parent / run.path)) for run in runs}
     for (first, before), (second, after) in combinations(enumerate(runs), 2):
         mode = _mode(before, after, apart=second - first > 1)
         if before.kind == after.kind and mode is not None:

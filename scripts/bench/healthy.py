@@ -33,7 +33,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
-from trainperf.analysis.summary.long_term import LEAST_STEPS, Levels, LevelsFold, joined
+from trainperf.analysis.summary.long_term import COLUMNS, LEAST_STEPS, LevelsFold, joined, walls_s
 from trainperf.analysis.summary.schema import LongTerm, Summary
 from trainperf.core.arrays import Column
 from trainperf.lightning import TrainPerf
@@ -350,10 +350,9 @@ def judged(out: Path) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
     floor_s, long_term.LEAST_LASTS_S = long_term.LEAST_LASTS_S, FLOOR_S
     strict = summarize(run)
     long_term.LEAST_LASTS_S = floor_s
-    walls = pieces.walls_s * 1e9
+    walls = walls_s(pieces) * 1e9
     low, high = np.percentile(walls, [10, 90])
-    matrix = pieces.matrix
-    steps = LEAST_STEPS
+    matrix, steps = pieces, LEAST_STEPS
     while len(matrix) > MOST_PIECES:
         steps *= 2
         matrix = joined(matrix, steps)
@@ -377,7 +376,7 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
     with np.load(recorded) as matrices:
         for name, recorded_then in matrices.items():
             values = with_later_columns(recorded_then)
-            step_ns = float(np.median(Levels(values).walls_s)) * 1e9
+            step_ns = float(np.median(walls_s(values))) * 1e9
             course = np.linspace(0, 1, len(values))
             drifting = _with(values, "forward", 3 * step_ns * course)
             stepping = _with(values, "data_wait", 0.5 * step_ns * (course > 0.5))
@@ -395,19 +394,19 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
 
 def with_later_columns(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A recording from before some columns were added, which lie behind the others."""
-    added = len(long_term.COLUMNS) - matrix.shape[1]
+    added = len(COLUMNS) - matrix.shape[1]
     return np.pad(matrix, ((0, 0), (0, added)), constant_values=np.nan)
 
 
 def _with(values: npt.NDArray[np.float32], phase: str, more_ns: npt.NDArray[Any]) -> Column:
     """The same levels, in which a phase takes more."""
-    levels = Levels(values.astype(np.float64))
-    levels[f"mean:{phase}"][:] += more_ns
-    return levels.matrix
+    levels = values.astype(np.float64)
+    levels[:, COLUMNS.index(phase)] += more_ns
+    return levels
 
 
 def _change_of(matrix: Column) -> LongTerm:
-    return long_term.long_term({0: Levels(matrix)})
+    return long_term.long_term({0: matrix})
 
 
 def _named(summary: Summary) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run import parts, record_file
+from trainperf.analysis.run.directory import Run
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S
 from trainperf.core.phases import Gap, Tag
@@ -20,7 +21,7 @@ def recorded(
         RankSpec(steps=steps, gaps=gaps, info=make_info(rank=rank, world_size=ranks))
         for rank in range(ranks)
     ]
-    return read_run(make_run_dir(path / "trainperf", specs))
+    return read_run(Run.open(make_run_dir(path / "trainperf", specs)))
 
 
 def plain(number: int = 412, *, tags: dict[int, int] | None = None) -> list[StepRecord]:
@@ -102,7 +103,7 @@ def test_a_gap_is_counted_whose_line_is_read_after_the_block_of_its_step(
     monkeypatch.setattr(record_file, "BLOCK_STEPS", 1)
     monkeypatch.setattr(parts, "CHUNK_BYTES", 160)
 
-    run = read_run(tmp_path / "whole/trainperf")
+    run = read_run(Run.open(tmp_path / "whole/trainperf"))
 
     assert value(run, FIT_STEP_S) == pytest.approx(expected)
     assert expected == pytest.approx(0.015)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
+from trainperf.analysis.run.directory import Run
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.core.steps.records import Scalar
@@ -34,7 +35,7 @@ def run(
         environment=dict(environment),
     )
     steps = make_steps(200, forward=10, backward=20)
-    return read_run(make_run_dir(path, [RankSpec(steps=steps, info=info)]))
+    return read_run(Run.open(make_run_dir(path, [RankSpec(steps=steps, info=info)])))
 
 
 SAME = {"CUDA_LAUNCH_BLOCKING": "0", "LD_PRELOAD": "", "TORCH_DISTRIBUTED_DEBUG": "off"}

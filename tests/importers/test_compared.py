@@ -6,13 +6,14 @@ from support import logs
 from support.imported import imported
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
+from trainperf.analysis.run.directory import Run
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 
 
 def run_of(folder: Path, text: str) -> ComparedRun:
     """A log as a run to compare."""
-    return read_run(imported(folder, text))
+    return read_run(Run.open(imported(folder, text)))
 
 
 def test_steps_that_are_timed_otherwise_are_no_slower(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_what_a_log_does_not_hold_is_no_change(tmp_path: Path) -> None:
     log = run_of(tmp_path / "log", logs.torchtitan(logs.steady(300, logs.TITAN)))
     info = make_info(device="cpu", config={"num_workers": 2}, hardware={"device_name": "a chip"})
     spec = RankSpec(steps=make_steps(100, forward=10), info=info)
-    recorded = read_run(make_run_dir(tmp_path / "recorded" / "trainperf", [spec]))
+    recorded = read_run(Run.open(make_run_dir(tmp_path / "recorded" / "trainperf", [spec])))
 
     for found in (compare([log], [recorded]), compare([recorded], [log])):
         assert found.reason == "the log of log does not tell its device"

@@ -1,39 +1,25 @@
 """Logs that the frameworks' own code wrote, of planted trainings: `tests/support/real_logs.py`."""
 
-import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.imported import imported
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.importers import recognise
-from trainperf.importers.writing import write_run
+from trainperf.core.loop_kind import imported_from
 from trainperf.reports.charts.series import SERIES, chart_of
 from trainperf.reports.run.page import load_page_data, render
 
 
 REAL = Path(__file__).parent / "real"
 
-Imported = Callable[..., tuple[str, Summary]]
 
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Imported:
-    """The summary of what the logs of some names become, and its format."""
-
-    def summary_of(*names: str) -> tuple[str, Summary]:
-        files = []
-        for name in names:
-            packed = (REAL / name).read_bytes()
-            files.append(tmp_path / name.removesuffix(".gz"))
-            files[-1].write_bytes(gzip.decompress(packed) if name.endswith(".gz") else packed)
-        kind = recognise(files)
-        return kind.name, summarize(Run.open(write_run(kind, files, tmp_path / "run")))
-
-    return summary_of
+def summary_of(folder: Path, *names: str) -> Summary:
+    """The summary of what the logs of some names become."""
+    logs = ((REAL / name).read_bytes() for name in names)
+    return summarize(Run.open(imported(folder, *logs)))
 
 
 # Bounds of readings and of the ledger.  What was planted is within 2 % or 0.5 ms; of what the
@@ -93,12 +79,13 @@ TOKENS = {"torchtitan": 2 * 1536}
 
 
 @pytest.mark.parametrize("name", REAL_LOGS)
-def test_what_was_planted_comes_back(imported: Imported, name: str) -> None:
+def test_what_was_planted_comes_back(name: str, tmp_path: Path) -> None:
     """Of all ranks of the framework's own log."""
     files, steps, values, ledger = REAL_LOGS[name]
-    kind, summary = imported(*files)
+    summary = summary_of(tmp_path, *files)
 
-    assert (kind, summary.run.steps, summary.run.ranks) == (name, steps, tuple(range(len(files))))
+    assert imported_from(summary.run.config) == name
+    assert (summary.run.steps, summary.run.ranks) == (steps, tuple(range(len(files))))
     found = {each: summary.value(each) for each in values} | {
         each: summary.ledger_s[each] for each in ledger
     }
@@ -113,12 +100,11 @@ def test_what_was_planted_comes_back(imported: Imported, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["trainer_state.json", "trainer_state-tokens.json"])
-def test_a_trainers_state(imported: Imported, name: str) -> None:
+def test_a_trainers_state(name: str, tmp_path: Path) -> None:
     """Forty steps of two batches of 15 ms, and the Trainer's own; two evaluations of five."""
-    kind, summary = imported(name)
+    summary = summary_of(tmp_path, name)
 
-    assert kind == "huggingface"
-    assert summary.run.steps == 40
+    assert (imported_from(summary.run.config), summary.run.steps) == ("huggingface", 40)
     (whole,) = summary.phases_s().values()
     assert 0.030 <= whole < 0.040
     assert 0.150 <= summary.ledger_s["validation"] < 0.200
@@ -128,10 +114,10 @@ def test_a_trainers_state(imported: Imported, name: str) -> None:
         assert counted == pytest.approx(2 * 4 * 8 / whole, rel=0.02)
 
 
-def test_what_a_log_does_not_hold_has_no_line(imported: Imported, tmp_path: Path) -> None:
+def test_what_a_log_does_not_hold_has_no_line(tmp_path: Path) -> None:
     """None of zeros; tokens that are padded are not called effective; no band between points."""
-    imported("trainer_state-tokens.json")
-    page = load_page_data(Run.open(tmp_path / "run"))
+    summary_of(tmp_path, "trainer_state-tokens.json")
+    page = load_page_data(Run.open(tmp_path))
 
     drawn = {each.title: chart_of(each, page.groups, page.summary) for each in SERIES}
 
@@ -140,11 +126,11 @@ def test_what_a_log_does_not_hold_has_no_line(imported: Imported, tmp_path: Path
     assert drawn["Loss"].lines[0].shade is None
 
 
-def test_the_page_asks_for_no_audit_of_a_log(imported: Imported, tmp_path: Path) -> None:
+def test_the_page_asks_for_no_audit_of_a_log(tmp_path: Path) -> None:
     """There is no loop to put a line into."""
-    imported("megatron.log")
+    summary_of(tmp_path, "megatron.log")
 
-    page = render(load_page_data(Run.open(tmp_path / "run")))
+    page = render(load_page_data(Run.open(tmp_path)))
 
     assert "not measured: the run was imported from a log" in page
     assert "needs an audit" not in page

@@ -316,29 +316,6 @@ def test_a_log_that_is_damaged_in_the_middle_loses_only_that(tmp_path: Path) -> 
     assert summary_of(tmp_path, "".join(lines)).run.steps == 60
 
 
-@pytest.mark.parametrize("options", [{"separators": (",", ":")}, {"reorder": True}])
-def test_a_line_of_torchtitan_means_the_same_however_it_is_written(
-    tmp_path: Path, options: dict[str, Any]
-) -> None:
-    """What is cut out of a line as torchtitan writes it is what decoding the whole line gives."""
-    spans = {"eval": (7, 33.0), "checkpoint_save": (11, 50.0), "gc_collect": (13, 9.0)}
-    text = logs.torchtitan(logs.steady(40, logs.TITAN), passes=2, every=spans)
-    otherwise = []
-    for line in text.splitlines():
-        fields = json.loads(line)
-        if options.get("reorder"):
-            fields = {"value": fields.pop("value", None), **fields}
-            fields = {name: value for name, value in fields.items() if value is not None}
-        otherwise.append(json.dumps(fields, separators=options.get("separators")) + "\n")
-
-    def rows(written: str, folder: Path) -> list[bytes]:
-        run = imported(folder, written)
-        (record,) = run.glob("steps-rank0.jsonl")
-        return record.read_bytes().splitlines()[1:-2]
-
-    assert rows("".join(otherwise), tmp_path / "b") == rows(text, tmp_path / "a")
-
-
 @pytest.mark.parametrize("value", ["20.", "NaN", "null", '"20"'])
 def test_a_value_of_torchtitan_that_is_no_number_is_none(tmp_path: Path, value: str) -> None:
     """A line that is cut in its value, or has none, tells no time of its phase."""

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
 
 import msgspec
 import numpy as np
@@ -20,57 +20,43 @@ SUFFIXES = {"s": "_s", "1/s": "_per_s", "B/s": "_per_s", "B": "bytes"}
 EACH = pytest.mark.parametrize("meter", METERS, ids=lambda meter: meter.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """Steps with every fact, each missing now and then."""
-
-    schema: StepSchema
-    rows: list[list[float | None]]
-
-    def block(self, first: int, last: int) -> StepBlock:
-        """Some of the steps."""
-        return StepBlock.from_rows(self.schema, self.rows[first:last])
+COLUMNS = tuple(FACTS)
 
 
-def generated(steps: int, device: str) -> Generated:
-    """Random steps from a fixed seed: whole nanoseconds and counts, as a recorder makes them."""
+def generated(without: Collection[str] = (), first_wait_ns: int | None = None) -> StepBlock:
+    """Random steps from a fixed seed: whole nanoseconds and counts, as a recorder makes them.
+
+    Args:
+        without: Facts that are missing; all others are now and then.
+        first_wait_ns: Data wait of the steps that warm up; random like all others by default.
+    """
     rng = np.random.default_rng(11)
-    columns = tuple(FACTS)
     rows: list[list[float | None]] = []
-    clock = 0
-    for index in range(steps):
+    for index in range(700):
         phases = rng.integers(1_000, 20_000_000, 8).tolist()
         tags = int(Tag.WARMUP) if index < 12 else int(rng.choice([0, 0, 0, 256, 4]))
-        facts = [None if rng.random() < 0.1 else float(rng.integers(1, 1_000_000)) for _ in columns]
-        rows.append([index, clock, tags, 1, *phases, *facts])
-        clock += sum(phases)
-    return Generated(StepSchema(columns, device), rows)
+        facts = [None if rng.random() < 0.1 else float(rng.integers(1, 1_000_000)) for _ in COLUMNS]
+        known = [None if name in without else n for name, n in zip(COLUMNS, facts, strict=True)]
+        if index < 12 and first_wait_ns:
+            phases[0] = first_wait_ns
+        rows.append([index, 160_000_000 * index, tags, 1, *phases, *known])
+    return StepBlock.from_rows(StepSchema(COLUMNS, "cuda"), rows)
 
 
-STEPS = generated(700, "cuda")
-
-
-def without(names: tuple[str, ...]) -> StepBlock:
-    """Steps in which these facts are missing."""
-    rows = [list(row) for row in STEPS.rows]
-    for name in names:
-        place = 12 + STEPS.schema.columns.index(name)
-        for row in rows:
-            row[place] = None
-    return StepBlock.from_rows(STEPS.schema, rows)
+STEPS = generated()
 
 
 def fold(meter: Meter, size: int) -> Fold:
     """All steps, folded in blocks of *size*."""
     folded = Fold([meter])
-    for first in range(0, len(STEPS.rows), size):
-        folded.observe(STEPS.block(first, first + size))
+    for first in range(0, len(STEPS), size):
+        folded.observe(STEPS.select(slice(first, first + size)))
     return folded
 
 
 def reading(folded: Fold) -> Reading:
     """The only reading of a fold."""
-    return readings([folded], RunInfo(columns=STEPS.schema.columns))[folded.meters[0].name]
+    return readings([folded], RunInfo(columns=COLUMNS))[folded.meters[0].name]
 
 
 @EACH
@@ -90,7 +76,7 @@ def test_without_what_it_needs_it_is_not_measured_and_says_why(meter: Meter) -> 
     """`None` with a reason, never 0."""
     folded = Fold([meter])
 
-    folded.observe(without(meter.needs))
+    folded.observe(generated(without=meter.needs))
 
     found = reading(folded)
     assert found.value is None
@@ -99,7 +85,7 @@ def test_without_what_it_needs_it_is_not_measured_and_says_why(meter: Meter) -> 
 
 @EACH
 def test_blocks_of_fifty_and_of_4096_say_the_same(meter: Meter) -> None:
-    """TensorBoard and the report are equal by construction."""
+    """TensorBoard and the report are equal by construction; nor does a meter keep anything."""
     live, offline = reading(fold(meter, 50)), reading(fold(meter, 4096))
 
     assert live.value is not None
@@ -110,7 +96,7 @@ def test_blocks_of_fifty_and_of_4096_say_the_same(meter: Meter) -> None:
 @EACH
 def test_merging_is_associative(meter: Meter) -> None:
     """Blocks may be grouped anyhow: state is a fold."""
-    parts = [meter.observe(STEPS.block(a, a + 200).steady()) for a in (100, 300, 500)]
+    parts = [meter.observe(STEPS.select(slice(a, a + 200)).steady()) for a in (100, 300, 500)]
     first, second, third = parts
 
     left = first.merge(second).merge(third)
@@ -132,20 +118,8 @@ def test_its_reading_survives_json_without_nan(meter: Meter) -> None:
 @EACH
 def test_it_is_shown_the_steps_of_its_scope_and_no_others(meter: Meter) -> None:
     """A steady meter does not move when warm-up steps change; one over all steps may."""
-    changed = [list(row) for row in STEPS.rows]
-    for row in changed[:12]:
-        row[4] = 9e9
     folded = Fold([meter])
-    folded.observe(StepBlock.from_rows(STEPS.schema, changed))
+    folded.observe(generated(first_wait_ns=9_000_000_000))
 
     if meter.scope is Scope.STEADY:
         assert reading(folded) == reading(fold(meter, 4096))
-
-
-@EACH
-def test_it_has_no_state(meter: Meter) -> None:
-    """Observing the same block twice gives the same twice."""
-    block = STEPS.block(100, 300)
-    first, second = meter.observe(block), meter.observe(block)
-
-    assert first.value() == second.value()

@@ -23,5 +23,5 @@ def test_device_and_process_are_not_mixed_where_some_steps_know_only_one(size: i
     for begin in range(0, 400, size):
         fold.observe(whole.select(np.arange(begin, min(begin + size, 400))))
 
-    trend = fold.reduction("memory_slope_bytes_per_step")
+    trend = fold.reductions["memory_slope_bytes_per_step"]
     assert trend.value() == pytest.approx(1.0)

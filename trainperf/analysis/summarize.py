@@ -1,8 +1,8 @@
 """Summary of a run: readings, ledger, ranks and findings, from one pass over its directory."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from trainperf.analysis.summary.lines import (
     slow_steps,
     up_to_steady,
 )
+from trainperf.analysis.summary.long_term import long_term
 from trainperf.analysis.summary.ranks import what_if
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
@@ -38,6 +39,7 @@ from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.artifacts.lines import SampledLines
+from trainperf.core.groups import grouped, summed
 from trainperf.core.loop_kind import loop_of
 from trainperf.core.paths import AnyPath
 from trainperf.core.phases import TAGS
@@ -163,7 +165,10 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     hang = hang_of(replay, documents.standstills, now_s)
     if hang is not None and not hang.over and facts.state == "killed":  # it writes of itself
         facts = msgspec.structs.replace(facts, state="running", ended_otherwise=())
-    own = _own(replay)
+    own_sums = _summed(replay, "own")
+    # Means over the steady steps of what has no column.
+    steps = own_sums.pop("steps", 0)
+    own = {name: number / steps for name, number in own_sums.items() if steps}
     summary = Summary(
         run=facts,
         hang=hang,
@@ -176,7 +181,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
             {file.rank: host_of(file.info) for files in run.attempts for file in files}
         ),
         traces=traced,
-        sequence_lengths=_sequence_lengths(replay),
+        sequence_lengths=dict(sorted(_summed(replay, "sequence_lengths").items())),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
         actions_s=_slowest_s(replay, "actions_ns"),
         threads_s=_slowest_s(replay, "threads_ns"),
@@ -194,7 +199,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         ),
         collects=collecting(lines, frozenset(folds.steps.rows()[:, INDEX].astype(int).tolist())),
         slow_steps=slow_steps(folds.steps, lines),
-        long_term=folds.long_term(),
+        long_term=long_term({r: folds.levels.levels(at) for at, r in enumerate(run.ranks)}),
         restarts=restarts(run, first),
         trials=documents.trials,
         machine=folds.machine.facts(),
@@ -208,19 +213,10 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     return msgspec.structs.replace(summary, what_if=what_if(summary))
 
 
-def _sequence_lengths(replay: Replay) -> dict[int, int]:
-    """The histogram of all ranks, in the order of lengths."""
-    every = (Counter(each.totals.sequence_lengths) for each in replay.journals.values())
-    return dict(sorted(sum(every, Counter[int]()).items()))
-
-
-def _own(replay: Replay) -> dict[str, float]:
-    """Means over the steady steps of what has no column."""
-    sums: Counter[str] = Counter()
-    for journal in replay.journals.values():
-        sums.update(journal.totals.own)
-    steps = sums.pop("steps", 0)
-    return {name: number / steps for name, number in sums.items() if steps}
+def _summed(replay: Replay, counts: str) -> dict[Any, int]:
+    """What the ranks have counted together, by its name; *counts* is a field of `Totals`."""
+    of_ranks = (getattr(journal.totals, counts) for journal in replay.journals.values())
+    return summed(pair for rank in of_ranks for pair in rank.items())
 
 
 def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:
@@ -230,10 +226,10 @@ def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:
         replay: Read to its end.
         spent: Field of `Totals`: a name to nanoseconds.
     """
-    slowest: dict[str, float] = {}
-    for journal in replay.journals.values():
-        for name, spent_ns in getattr(journal.totals, spent).items():
-            per_step_s = spent_ns / 1e9 / max(1, journal.steps)
-            slowest[name] = max(slowest.get(name, 0.0), per_step_s)
-    ordered = sorted(slowest.items(), key=lambda item: -item[1])
-    return dict(ordered)
+    of_ranks = grouped(
+        (name, spent_ns / 1e9 / max(1, journal.steps))
+        for journal in replay.journals.values()
+        for name, spent_ns in getattr(journal.totals, spent).items()
+    )
+    slowest = {name: max(per_step_s) for name, per_step_s in of_ranks.items()}
+    return dict(sorted(slowest.items(), key=lambda item: -item[1]))

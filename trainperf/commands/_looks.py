@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from trainperf.analysis.run.directory import Run
 from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
 from trainperf.commands._paired_runs import PairOfRuns, ProofOptions, Trainings, run_pairs
 from trainperf.commands._trainings import parsed
@@ -155,7 +156,7 @@ class Proof:
     def add(self, pair: PairOfRuns) -> bool:
         """Look at one pair more; whether it is the last."""
         for side, path in enumerate(pair.runs):
-            self.runs[side].append(read_run(path))
+            self.runs[side].append(read_run(Run.open(path)))
         self.ended |= pair.ended
         if pair.ended and self.periods is not None and not self.periods.contained:
             method = self.shown.method

@@ -103,14 +103,12 @@ def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
     counted = [pair for pair in pairs if all(_in_both(rate, pair) for rate in rates[:1])]
     if not all(_same_work(rates, pair) for pair in counted):
         return _of_rates(rates, tokens_differ, "a step is not the same work in both")
-    if _in_both(STEP_S, runs):
-        return DecidingReading(name=STEP_S, why="a step is the same work in both")
-    if not any(imported_from(run.run.config) for run in runs):
-        return DecidingReading(name=None, why=_why_none(STEP_S, runs))
-    if _in_both(STEP_MEAN_S, runs):
-        why = "a step is the same work in both; the log has means, so the mean is compared"
-        return DecidingReading(name=STEP_MEAN_S, why=why)
-    return DecidingReading(name=None, why=_why_none(STEP_MEAN_S, runs))
+    of_logs = any(imported_from(run.run.config) for run in runs)
+    name = STEP_S if _in_both(STEP_S, runs) or not of_logs else STEP_MEAN_S
+    if not _in_both(name, runs):
+        return DecidingReading(name=None, why=_why_none(name, runs))
+    mean = "; the log has means, so the mean is compared" if name == STEP_MEAN_S else ""
+    return DecidingReading(name=name, why=f"a step is the same work in both{mean}")
 
 
 def _why_none(name: str, runs: Sequence[Summary]) -> str:
@@ -161,16 +159,12 @@ def no_repeat(side: Repeats) -> str | None:
 def _same_work(rates: list[str], runs: Sequence[Summary], tolerance: float = SAME_WORK) -> bool:
     """Whether a mean step works through as much; where nothing was counted, by its shape."""
     if not rates:
-        shapes = [_shape(run) for run in runs]
+        names = ("batch_size", "accumulate_grad_batches", "sequence_length")
+        shapes = [[run.run.config.get(name) for name in names] for run in runs]
         return shapes[0] == shapes[1]
     # Tokens or samples of a mean step.
     before, after = ((run.value(rates[0]) or 0.0) * (run.value(STEP_MEAN_S) or 0.0) for run in runs)
     return abs(after / before - 1) <= tolerance
-
-
-def _shape(run: Summary) -> tuple[object, ...]:
-    names = ("batch_size", "accumulate_grad_batches", "sequence_length")
-    return tuple(run.run.config.get(name) for name in names)
 
 
 def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
@@ -209,16 +203,19 @@ def code_version(summary: Summary) -> str:
 
 def obstacle(before: Summary, after: Summary) -> str | None:
     """Why the two are not runs of one experiment; `None` if they are."""
+    facts = [_facts(run) for run in (before, after)]
+    samples = [each.get("dataset_samples") for each in facts]
     for name, what in (("device_name", "hardware"), ("model", "model"), ("dataset", "task")):
-        old, new = _facts(before).get(name), _facts(after).get(name)
-        same = name == "dataset" and _as_many_samples(before, after)
+        old, new = (each.get(name) for each in facts)
+        # A dataset of another class with as many is the same data, e.g. kept in memory now.
+        same = name == "dataset" and samples[0] is not None and samples[0] == samples[1]
         if old != new and None not in (old, new) and not same:
             return f"the {what} differs: {old} and {new}"
     if (why := _told_by_logs(before, after)) is not None:
         return why
     if before.run.device != after.run.device:
         return f"the hardware differs: {before.run.device} and {after.run.device}"
-    sizes = [_facts(run).get("parameters") for run in (before, after)]
+    sizes = [each.get("parameters") for each in facts]
     counted = sorted(size for size in sizes if isinstance(size, int) and size)
     if len(counted) == 2 and counted[1] > counted[0] * (1 + SAME_SIZE):
         return f"the model differs: {counted[0]:,} and {counted[1]:,} parameters"
@@ -234,12 +231,6 @@ def _told_by_logs(before: Summary, after: Summary) -> str | None:
     if len(silent) == 1:
         return f"the log of {silent[0].run.name} does not tell its device"
     return None
-
-
-def _as_many_samples(before: Summary, after: Summary) -> bool:
-    """Whether a dataset of another class is taken as the same data, e.g. kept in memory now."""
-    old, new = (_facts(run).get("dataset_samples") for run in (before, after))
-    return old is not None and old == new
 
 
 def _token_obstacle(before: Summary, after: Summary) -> str | None:

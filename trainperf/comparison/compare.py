@@ -1,9 +1,9 @@
 """Comparison of two runs, each given as its repeats: one verdict with an interval."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean, geometric_mean
 
 from msgspec.structs import replace
 
@@ -11,7 +11,6 @@ from trainperf.analysis.run.window import start_time
 from trainperf.analysis.summary.loss_parity import TOLERANCE, compare_losses
 from trainperf.comparison.clocks import headline, reconciled
 from trainperf.comparison.comparability import (
-    DecidingReading,
     code_version,
     deciding_reading,
     differences,
@@ -69,20 +68,14 @@ class Method:
 
 DEFAULT_METHOD = Method()
 
+_Runs = tuple[Repeats, Repeats, Method]
+"""Both sides, and what every reading's interval is made with."""
+
 MOST_WAITED = 0.99
 """Share of its time: a thread that runs at all has waited less."""
 
 TOO_FEW = "too few"
 """Begins the reason of a comparison that longer trainings may allow."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Runs:
-    """Both sides, and what every reading's interval is made with."""
-
-    before: Repeats
-    after: Repeats
-    method: Method
 
 
 def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) -> Comparison:
@@ -98,8 +91,8 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or no_repeat(before) or no_repeat(after)
     problem = problem or (None if deciding.name else deciding.why)
-    runs = _Runs(before=before, after=after, method=method)
-    intervals = {} if problem else _intervals(deciding, runs)
+    runs = (before, after, method)
+    intervals = {} if problem else _intervals(deciding.name or "", runs)
     if not problem and not intervals:
         of_log = deciding.name == STEP_MEAN_S
         what = "means in the steady part of a log" if of_log else "steady steps"
@@ -121,7 +114,12 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         # A loss that differs overrules any gain in speed.
         verdict = "loss differs" if parity.verdict == "differs" else verdict
     interval = None if decides is None else intervals[decides.clock][1]
-    readings = _as_judged(_changes(runs), clocks)
+    # A clock that is undecided is so in the table too, whatever its interval alone would say.
+    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
+    readings = tuple(
+        replace(reading, verdict="undecided") if reading.name in doubted else reading
+        for reading in _changes(runs)
+    )
     if problem:
         # Of runs that are not comparable no reading is faster: only the values are shown.
         readings = tuple(replace(reading, verdict=None) for reading in readings)
@@ -135,7 +133,7 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         first_steps=first_steps,
         margin=margin,
         clocks=clocks,
-        noise=None if interval is None else _noise(interval, runs),
+        noise=None if interval is None else _noise(interval, before[0], after[0]),
         parity=parity,
         differences=differences(baseline, changed),
         readings=readings,
@@ -143,9 +141,8 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
     )
 
 
-def _intervals(deciding: DecidingReading, runs: _Runs) -> dict[Clock, tuple[str, RatioInterval]]:
+def _intervals(name: str, runs: _Runs) -> dict[Clock, tuple[str, RatioInterval]]:
     """Of either clock, the fit first: the reading and its ratio, where both runs have one."""
-    name = deciding.name or ""
     names: dict[Clock, str] = {"fit": FIT_CLOCK[name], "steady step": name}
     every = {clock: (name, _interval_of(name, runs)) for clock, name in names.items()}
     return {clock: (name, ratio) for clock, (name, ratio) in every.items() if ratio is not None}
@@ -168,14 +165,14 @@ def _gain(name: str, interval: RatioInterval, scale: float = 1.0) -> list[float]
     return sorted(1 / end if BETTER[name] == "lower" else end * scale for end in ends)
 
 
-def _noise(interval: RatioInterval, runs: _Runs) -> Noise:
+def _noise(interval: RatioInterval, before: ComparedRun, after: ComparedRun) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
     return Noise(
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
         resolution=interval.resolution,
-        apart_s=_apart_s(runs.before[0], runs.after[0]) if assumed else None,
+        apart_s=_apart_s(before, after) if assumed else None,
     )
 
 
@@ -187,17 +184,6 @@ def _apart_s(before: ComparedRun, after: ComparedRun) -> float | None:
     delay_s = (starts[1] - starts[0]).total_seconds()
     first = before if delay_s >= 0 else after
     return max(0.0, abs(delay_s) - sum(first.summary.ledger_s.values()))
-
-
-def _as_judged(
-    readings: Sequence[ReadingChange], clocks: Sequence[ClockChange]
-) -> tuple[ReadingChange, ...]:
-    """A clock that is undecided is so in the table too, whatever its interval alone would say."""
-    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
-    return tuple(
-        replace(reading, verdict="undecided") if reading.name in doubted else reading
-        for reading in readings
-    )
 
 
 def _side(repeats: Repeats) -> Side:
@@ -214,14 +200,15 @@ def _side(repeats: Repeats) -> Side:
 
 def _changes(runs: _Runs) -> tuple[ReadingChange, ...]:
     """Every reading that either side has, in the order of the summary."""
-    names = dict.fromkeys([*runs.before[0].summary.readings, *runs.after[0].summary.readings])
+    before, after, _ = runs
+    names = dict.fromkeys([*before[0].summary.readings, *after[0].summary.readings])
     every = (_change(name, runs) for name in names)
     return tuple(change for change in every if (change.before, change.after) != (None, None))
 
 
 def _interval_of(name: str, runs: _Runs) -> RatioInterval | None:
     """The ratio of a reading; `None` unless every repeat has an estimate of it."""
-    before, after, method = runs.before, runs.after, runs.method
+    before, after, method = runs
     if any(name not in run.estimates for side in (before, after) for run in side):
         return None
     baseline, changed = ([run.estimates[name] for run in side] for side in (before, after))
@@ -259,7 +246,7 @@ def take_turns(before: Repeats, after: Repeats) -> bool:
 
 
 def _change(name: str, runs: _Runs) -> ReadingChange:
-    before, after = runs.before, runs.after
+    before, after, method = runs
     unit = _readings(name, before)[0].unit
     means = [_mean(name, side) for side in (before, after)]
     change = ReadingChange(name=name, unit=unit, before=means[0], after=means[1])
@@ -276,7 +263,7 @@ def _change(name: str, runs: _Runs) -> ReadingChange:
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=verdict_of(low, high, runs.method.margin) if name in _SPEEDS else None,
+        verdict=verdict_of(low, high, method.margin) if name in _SPEEDS else None,
     )
 
 
@@ -291,6 +278,4 @@ def _mean(name: str, side: Repeats) -> float | None:
         return None
     if len(values) == 1:
         return values[0]
-    if min(values) > 0:
-        return math.exp(sum(map(math.log, values)) / len(values))
-    return sum(values) / len(values)
+    return geometric_mean(values) if min(values) > 0 else fmean(values)

@@ -16,15 +16,13 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
-from trainperf.comparison.fit_clock import CycleFold, estimated
+from trainperf.comparison.fit_clock import CycleFold, estimated, fit_estimates, fit_readings
 from trainperf.core.arrays import Places
-from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import LEAST_STEPS, Estimate, block_length
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
-from trainperf.core.window import RunWindow
 from trainperf.meters import METERS, Meter, Scope
 from trainperf.traces.capture_files import CaptureReport
 
@@ -58,21 +56,8 @@ Repeats = Sequence[ComparedRun]
 """The repeats of one run; most runs have one."""
 
 
-def read_run(path: AnyPath, window: RunWindow | None = None) -> ComparedRun:
-    """Read a run.
-
-    Args:
-        path: Its directory, or one above it.
-        window: What is compared of it; all by default.
-
-    Raises:
-        RunError: It is no run directory, or has no step in the window.
-    """
-    return read_opened(Run.open(path, window))
-
-
-def read_opened(run: Run) -> ComparedRun:
-    """Read a run whose directory was found."""
+def read_run(run: Run) -> ComparedRun:
+    """Read a run, or a window of one."""
     sample, losses = SampleFold(), LossFold()
     replay = Replay(run)
     cycles = CycleFold(list(replay.journals.values()))
@@ -84,14 +69,14 @@ def read_opened(run: Run) -> ComparedRun:
         if reading.value is not None
     }
     steps = sample.sample()
-    steady, fit = estimates(steps, values), cycles.clock()
+    steady, cells = estimates(steps, values), cycles.cells()
     typical = steady.get(STEP_S) or steady.get(STEP_MEAN_S)
     drift = 0.0 if typical is None else typical.drift
     return ComparedRun(
-        summary=replace(summary, readings={**fit.readings(), **summary.readings}),
+        summary=replace(summary, readings={**fit_readings(cells), **summary.readings}),
         captures=evidence.captures,
         losses=losses.curve(run, summary.run.notes.get("loss", "")),
-        estimates={**steady, **fit.estimates(drift)},
+        estimates={**steady, **fit_estimates(cells, drift)},
         samples_error=_samples_error(steps),
     )
 
@@ -115,10 +100,8 @@ class SampleFold:
     def __init__(self) -> None:
         self._blocks: list[list[StepBlock]] = []
         """Per rank."""
-        self._stride = 1
-        self._passed = 0
-        """Steady steps observed."""
-        self._kept = 0
+        self._stride, self._passed, self._kept = 1, 0, 0
+        """Of the steady steps observed one in so many is kept."""
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks; of many ranks those of the typical ones are kept."""
@@ -137,17 +120,13 @@ class SampleFold:
         for kept, block in zip(self._blocks, steady, strict=True):
             kept.append(block.select(chosen))
         while self._kept > MOST_STEPS:
-            self._thin()
+            every_other = np.arange(0, self._kept, 2)
+            self._blocks = [[block.select(every_other)] for block in self.sample()]
+            self._stride, self._kept = 2 * self._stride, len(every_other)
 
     def sample(self) -> tuple[StepBlock, ...]:
         """The steps kept, one block per rank; none if there was no steady step."""
         return tuple(StepBlock.joined(kept) for kept in self._blocks)
-
-    def _thin(self) -> None:
-        every_other = np.arange(0, self._kept, 2)
-        self._blocks = [[block.select(every_other)] for block in self.sample()]
-        self._stride *= 2
-        self._kept = len(every_other)
 
 
 def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dict[str, Estimate]:
@@ -159,7 +138,13 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
     """
     if not sample or len(sample[0]) < LEAST_STEPS:
         return {}
-    meters = [meter for meter in METERS if meter.name in values and _resampled(meter, sample)]
+    meters = [
+        meter
+        for meter in METERS
+        if meter.name in values
+        and meter.scope is Scope.STEADY
+        and type(meter.observe(sample[0])) in _RESAMPLED
+    ]
 
     def at(places: Places) -> dict[str, float]:
         blocks = [block.select(places) for block in sample]
@@ -172,10 +157,6 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
 def is_speed(meter: Meter) -> bool:
     """Whether a reading gets faster or slower."""
     return meter.unit in _SPEED_UNITS and meter.better is not None
-
-
-def _resampled(meter: Meter, sample: tuple[StepBlock, ...]) -> bool:
-    return meter.scope is Scope.STEADY and type(meter.observe(sample[0])) in _RESAMPLED
 
 
 def _value(meter: Meter, blocks: Sequence[StepBlock]) -> float:

@@ -10,15 +10,14 @@ where a loader is late every fourth step, it says nothing of the three others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress, repeat
 
 import numpy as np
-import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.journal import Journal
-from trainperf.core.arrays import Places
+from trainperf.core.arrays import Column, Places
 from trainperf.core.phases import Tag
 from trainperf.core.readings import (
     EFFECTIVE_TOKENS_PER_S,
@@ -66,7 +65,6 @@ _APART = int(Tag.WARMUP | Tag.PROFILED | Tag.AUDITED | Tag.RECOMPILED | Tag.OUT_
 MOST = 4096
 """Cells kept; at least half as many of a long run."""
 
-_Column = npt.NDArray[np.float64]
 _FACTS = {FIT_TOKENS_PER_S: "tokens_effective", FIT_SAMPLES_PER_S: "samples"}
 
 
@@ -80,9 +78,9 @@ class CycleFold:
 
     def __init__(self, journals: Sequence[Journal]) -> None:
         self._journals = journals
-        self._cells: list[_Column] = [np.empty((0, 2 + len(_FACTS)))]
+        self._cells: list[Column] = [np.empty((0, 2 + len(_FACTS)))]
         """Per cell: seconds, steps, tokens, samples; NaN where not counted."""
-        self._counted: _Column = np.empty(0)
+        self._counted: Column = np.empty(0)
         """Numbers of the last block's steps that are in the cells."""
         self._kept = 0
         self._together = 1
@@ -90,7 +88,13 @@ class CycleFold:
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
-        seconds = self._with_gaps(job)
+        # Cycles, the longest of any rank, with the gaps that were read by now.
+        self._add_late(before=job.first.index[0])
+        cycles = [
+            block.wall_ns / 1e9 + _gaps_s(block, self._journals[place])
+            for place, block in job.blocks.items()
+        ]
+        seconds = np.asarray(np.maximum.reduce(cycles))
         chosen = (job.first.tags & _APART) == 0
         self._counted = job.first.index[chosen]
         work = [job.total(fact) for fact in _FACTS.values()]
@@ -102,12 +106,12 @@ class CycleFold:
             halved = _added(np.concatenate(self._cells), 2)
             self._cells, self._kept, self._together = [halved], len(halved), 2 * self._together
 
-    def clock(self) -> "FitClock":
-        """What they add up to."""
+    def cells(self) -> Column:
+        """What they add up to, a row for one or several cycles: seconds, steps, tokens, samples."""
         self._add_late(before=np.inf)
-        return FitClock(cells=np.concatenate(self._cells))
+        return np.concatenate(self._cells)
 
-    def _of_means(self, cells: _Column, block: StepBlock) -> _Column:
+    def _of_means(self, cells: Column, block: StepBlock) -> Column:
         """One cell for the steps of an imported log that show one mean."""
         mean_of = block.fact(MEAN_OF)
         if mean_of is None or mean_of.all():
@@ -117,18 +121,7 @@ class CycleFold:
         last = next((cells for cells in reversed(self._cells) if len(cells)), None)
         if last is not None:
             last[-1] += before  # they began in the block before
-        summed: _Column = np.add.reduceat(cells, begins, axis=0) if len(begins) else cells[:0]
-        return summed
-
-    def _with_gaps(self, job: JobBlock) -> _Column:
-        """Cycles, the longest of any rank, with the gaps that were read by now."""
-        self._add_late(before=job.first.index[0])
-        cycles = [
-            block.wall_ns / 1e9 + _gaps_s(block, self._journals[place])
-            for place, block in job.blocks.items()
-        ]
-        longest: _Column = np.maximum.reduce(cycles)
-        return longest
+        return np.asarray(np.add.reduceat(cells, begins, axis=0)) if len(begins) else cells[:0]
 
     def _add_late(self, before: float) -> None:
         """Add gaps that were read after the block with their step: to its last cell."""
@@ -145,50 +138,45 @@ class CycleFold:
         return sum(compress(gaps_ns, counted)) / 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitClock:
-    """The cycles of a run, and the readings made of them."""
+def fit_readings(cells: Column) -> dict[str, Reading]:
+    """Seconds per step and, where they were counted, work per second; of the cells of a run."""
+    n = int(cells[:, 1].sum())
+    values = {name: _value(name, cells) for name in FIT_BETTER}
+    return {
+        name: Reading(value=value, unit="s" if name == FIT_STEP_S else "1/s", n=n)
+        for name, value in values.items()
+        if value is not None
+    }
 
-    cells: _Column
 
-    def readings(self) -> dict[str, Reading]:
-        """Seconds per step and, where they were counted, work per second."""
-        n = int(self.cells[:, 1].sum())
-        values = {name: self._value(name, self.cells) for name in FIT_BETTER}
-        return {
-            name: Reading(value=value, unit="s" if name == FIT_STEP_S else "1/s", n=n)
-            for name, value in values.items()
-            if value is not None
-        }
+def fit_estimates(cells: Column, drift: float) -> dict[str, Estimate]:
+    """The error of each: whole periods of what recurs are resampled.
 
-    def estimates(self, drift: float) -> dict[str, Estimate]:
-        """The error of each: whole periods of what recurs are resampled.
+    Args:
+        cells: Of a run.
+        drift: Variance between parts of the run, of its steady steps: how many validations fall
+            into a part says nothing about the machine.
+    """
+    if len(cells) < LEAST_STEPS:
+        return {}
+    values = {name: reading.value or 0.0 for name, reading in fit_readings(cells).items()}
 
-        Args:
-            drift: Variance between parts of the run, of its steady steps: how many validations
-                fall into a part says nothing about the machine.
-        """
-        n = len(self.cells)
-        if n < LEAST_STEPS:
-            return {}
-        values = {name: reading.value or 0.0 for name, reading in self.readings().items()}
+    def at(places: Places) -> dict[str, float]:
+        return {name: _value(name, cells[places]) or 0.0 for name in values}
 
-        def at(places: Places) -> dict[str, float]:
-            return {name: self._value(name, self.cells[places]) or 0.0 for name in values}
+    block = period_length(cells[:, 0] / cells[:, 1])
+    every = estimated(values, len(cells), block, at)
+    return {name: replace(each, drift=drift) for name, each in every.items()}
 
-        block = period_length(self.cells[:, 0] / self.cells[:, 1])
-        every = estimated(values, n, block, at)
-        return {name: replace(each, drift=drift) for name, each in every.items()}
 
-    @staticmethod
-    def _value(name: str, cells: _Column) -> float | None:
-        seconds, steps, *work = cells.sum(axis=0).tolist()
-        if not steps or not seconds:
-            return None
-        if name == FIT_STEP_S:
-            return float(seconds / steps)
-        amount = work[list(_FACTS).index(name)]
-        return float(amount / seconds) if amount > 0 else None  # NaN is not
+def _value(name: str, cells: Column) -> float | None:
+    seconds, steps, *work = cells.sum(axis=0).tolist()
+    if not steps or not seconds:
+        return None
+    if name == FIT_STEP_S:
+        return float(seconds / steps)
+    amount = work[list(_FACTS).index(name)]
+    return float(amount / seconds) if amount > 0 else None  # NaN is not
 
 
 def estimated(
@@ -216,15 +204,13 @@ def estimated(
     return {name: each for name, each in every.items() if each is not None}
 
 
-def _gaps_s(block: StepBlock, journal: Journal) -> _Column:
+def _gaps_s(block: StepBlock, journal: Journal) -> Column:
     """Time in gaps after each step."""
     gaps = journal.gaps_after
     after = [gaps.pop(index, 0) for index in block.index.astype(int).tolist()]
-    seconds: _Column = np.array(after, dtype=np.float64) / 1e9
-    return seconds
+    return np.asarray(np.array(after) / 1e9)
 
 
-def _added(cells: _Column, number: int) -> _Column:
+def _added(cells: Column, number: int) -> Column:
     """Neighbours added up, so many to a cell; the last may have fewer."""
-    summed: _Column = np.add.reduceat(cells, np.arange(0, len(cells), number), axis=0)
-    return summed
+    return np.asarray(np.add.reduceat(cells, np.arange(0, len(cells), number), axis=0))

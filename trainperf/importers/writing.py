@@ -85,7 +85,12 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
         world_size=1 + max(rank for _, rank, _ in starts),
         columns=kind.columns,
         device=kind.device,
-        reasons=_never(kind),
+        reasons={
+            **_reasons(kind, _KEYS.keys() - kind.holds),
+            DATA_STALL_FRACTION: kind.why_not("data_stall_ns"),
+            MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
+            OVERHEAD_S: "not applicable: trainperf did not run in this training",
+        },
         notes={"imported": f"{note}; {kind.clock}"},
         config={"loop": kind.loop, "imported_from": kind.name},
     )
@@ -263,16 +268,6 @@ class _Attempt:
             only = f"not covered: the log holds one mean over all {plural(self.steps, 'step')}"
             reasons |= dict.fromkeys((STEP_MEAN_S, OPTIMIZER_STEPS_PER_S, SAMPLES_PER_S), only)
         return reasons
-
-
-def _never(kind: LogFormat) -> dict[str, str]:
-    """What no log of this format holds."""
-    return {
-        **_reasons(kind, _KEYS.keys() - kind.holds),
-        DATA_STALL_FRACTION: kind.why_not("data_stall_ns"),
-        MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
-        OVERHEAD_S: "not applicable: trainperf did not run in this training",
-    }
 
 
 def _reasons(kind: LogFormat, names: Iterable[str]) -> dict[str, str]:

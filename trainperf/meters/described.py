@@ -6,17 +6,16 @@ from trainperf.core.docstrings import documented
 from trainperf.meters import METERS
 
 
+@cache
 def described(name: str, title: str = "") -> str:
     """The first sentence of the reading's definition, without its full stop.
+
+    E.g. `optimizer_steps_per_s` is *Steps per second of wall time, steady steps; on several ranks
+    the slowest rank's*.
 
     Args:
         name: Of the reading.
         title: Its name for people: what is said of a meter of the user's own.
     """
-    return _sentences().get(name) or title or name.replace("_", " ")
-
-
-@cache
-def _sentences() -> dict[str, str]:
-    meanings = ((meter.name, documented(meter.__doc__).means) for meter in METERS)
-    return {name: means.split(". ")[0].rstrip(".") for name, means in meanings}
+    means = (documented(meter.__doc__).means for meter in METERS if meter.name == name)
+    return next(means, "").split(". ")[0].rstrip(".") or title or name.replace("_", " ")

@@ -2,37 +2,26 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from trainperf.core.stats.reductions import Reduction
 from trainperf.core.steps.block import StepBlock
-from trainperf.core.steps.records import RunInfo
+from trainperf.core.steps.records import Reading, RunInfo
 from trainperf.meters.base import Meter, Scope
 
+
+__all__ = [
+    "NOT_COVERED",
+    "NO_EVENT",
+    "NO_STEADY_STATE",
+    "Fold",
+    "Reading",
+    "not_covered",
+    "readings",
+]
 
 NO_STEADY_STATE = "no steady state: the warm-up was not seen to end in the steps recorded"
 
 
 NO_EVENT = "not measured: the event never occurred"
-
-
-class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A meter's value now."""
-
-    value: float | None
-    unit: str
-    n: int = 0
-    """Steps the value stands on."""
-    low: float | None = None
-    high: float | None = None
-    """Ends of a 95 % confidence interval, where one is known."""
-    per_rank: tuple[float | None, ...] = ()
-    reason: str | None = None
-    """Why there is no value."""
-    title: str = ""
-    """Name for people, of a meter that has one."""
-    better: str | None = None
-    """`lower` or `higher`; said of a user's own meter only, others are in `METERS`."""
 
 
 NOT_COVERED = "not covered"
@@ -51,7 +40,8 @@ class Fold:
         self.meters = tuple(meters)
         self.steps = 0
         self.steady_steps = 0
-        self._state: dict[str, Reduction] = {}
+        self.reductions: dict[str, Reduction] = {}
+        """What each meter has folded so far."""
 
     def observe(self, block: StepBlock, steady: StepBlock | None = None) -> None:
         """Take the next block of steps; its steady ones, where the caller has them."""
@@ -66,21 +56,17 @@ class Fold:
             if len(chosen):
                 self._merge(meter.name, meter.observe(chosen))
 
-    def reduction(self, name: str) -> Reduction | None:
-        """What one meter has folded so far."""
-        return self._state.get(name)
-
     def reset(self) -> None:
         """The next window starts; only meters of the whole fit (`Scope.ALL`) go on."""
         whole = {meter.name for meter in self.meters if meter.scope is Scope.ALL}
-        self._state = {name: state for name, state in self._state.items() if name in whole}
+        self.reductions = {name: state for name, state in self.reductions.items() if name in whole}
         self.steps = self.steady_steps = 0
 
     def _merge(self, name: str, reduction: Reduction | None) -> None:
         if reduction is None:
             return
-        before = self._state.get(name)
-        self._state[name] = reduction if before is None else before.merge(reduction)
+        before = self.reductions.get(name)
+        self.reductions[name] = reduction if before is None else before.merge(reduction)
 
 
 def readings(folds: Sequence[Fold], info: RunInfo) -> dict[str, Reading]:
@@ -89,7 +75,7 @@ def readings(folds: Sequence[Fold], info: RunInfo) -> dict[str, Reading]:
 
 
 def _reading(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> Reading:
-    of_ranks = [fold.reduction(meter.name) for fold in folds]
+    of_ranks = [fold.reductions.get(meter.name) for fold in folds]
     present = [reduction for reduction in of_ranks if reduction is not None]
     # A probe that sees other steps may give what this run cannot measure.
     if not present or meter.name in info.reasons:

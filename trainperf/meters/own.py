@@ -7,6 +7,7 @@ the process that trains writes what its own meters say, and this combines the ra
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from numbers import Real
 
 import msgspec
@@ -70,7 +71,7 @@ def kept(meter: Meter, fold: Fold, info: RunInfo) -> OwnReading:
         TypeError: Something of it is not a number.
     """
     reading = plain(readings([fold], info)[meter.name])
-    reduction = fold.reduction(meter.name)
+    reduction = fold.reductions.get(meter.name)
     state = numbers_of(reduction)
     return OwnReading(
         value=reading.value,
@@ -88,8 +89,9 @@ def kept(meter: Meter, fold: Fold, info: RunInfo) -> OwnReading:
 
 def without_value(meter: Meter, reason: str) -> OwnReading:
     """A reading of *meter* that was not measured, and why."""
-    title = meter.title_for_people
-    return OwnReading(unit=meter.unit, title=title, better=meter.better, reason=reason)
+    return OwnReading(
+        unit=meter.unit, title=meter.title_for_people, better=meter.better, reason=reason
+    )
 
 
 def across(ranks: Sequence[OwnReading | None]) -> Reading:
@@ -121,11 +123,9 @@ def across(ranks: Sequence[OwnReading | None]) -> Reading:
 def _combined(ranks: Sequence[OwnReading]) -> float | None:
     kind = SMALL.get(ranks[0].reduction)
     if kind is not None and all(own.reduction == ranks[0].reduction for own in ranks):
-        try:
-            reductions: list[Reduction] = [kind(*own.state) for own in ranks]
-        except TypeError:
-            pass  # damaged, or of another release: the values are there all the same
-        else:
+        # Damaged, or of another release: the values are there all the same.
+        with suppress(TypeError):
+            reductions = [kind(*own.state) for own in ranks]
             return type(reductions[0]).across(reductions).value()
     return sum(own.value or 0.0 for own in ranks) / len(ranks)
 

@@ -1,5 +1,6 @@
 """Step time: how long a step takes once the run has settled, and what the first one cost."""
 
+from dataclasses import replace
 from functools import partial
 
 from trainperf.core.stats.quantiles import Distribution, InterquartileRange
@@ -10,7 +11,7 @@ from trainperf.meters.base import Measure, MeterEntry, Scope
 
 def _walls(block: StepBlock, percentile: float) -> Distribution | None:
     """Distribution of wall times, read at a percentile."""
-    return block.walls.at(percentile) if block.walls else None
+    return replace(block.walls, percentile=percentile) if block.walls else None
 
 
 def _spread(block: StepBlock) -> InterquartileRange | None:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.schema import Summary
-from trainperf.comparison.compared_run import ComparedRun, read_opened
+from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
 from trainperf.core.engines import mapped
 from trainperf.core.formatting.html.figures import bar, keys
@@ -33,7 +33,7 @@ class Pair:
 
 def read(sides: Sequence[Sequence[Run]], engine: Executor | None = None) -> list[list[ComparedRun]]:
     """Read the repeats of each side; where there is an *engine*, several runs at a time."""
-    runs = iter(mapped(engine, read_opened, [run for side in sides for run in side]))
+    runs = iter(mapped(engine, read_run, [run for side in sides for run in side]))
     return [list(islice(runs, len(side))) for side in sides]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.late import latest, named
+from support.late import named
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step, rounded
 
 from trainperf.analysis.run import replay
@@ -79,13 +79,5 @@ def test_how_many_steps_are_in_memory_does_not_show(
     monkeypatch.setattr(replay, "BLOCK_STEPS", 14)
 
     assert rounded(summarize(run, now_s=0.0), 7) == rounded(whole, 7)
-
-
-def test_the_late_rank_of_many_is_named(tmp_path: Path) -> None:
-    """Rank 7, by what is planted, in its forward."""
-    run = Run.open(make_run_dir(tmp_path / "run", JOBS["healthy files"]))
-
-    backward = summarize(run).synchronisation[0]
-
-    assert named(backward) == (LATE, "forward")
-    assert latest(backward).late_s == pytest.approx(0.015, rel=0.02)
+    if job == "healthy files":
+        assert named(whole.synchronisation[0]) == (LATE, "forward")

@@ -28,13 +28,25 @@ def test_a_run_directory_is_opened(tmp_path: Path) -> None:
     assert run.warnings == ()
 
 
-@pytest.mark.parametrize("place", ["trainperf", "version_0/trainperf", "logs/version_3/trainperf"])
-def test_a_directory_above_the_only_run_will_do(tmp_path: Path, place: str) -> None:
-    """`trainperf report lightning_logs` is what people type."""
-    run = Run.open(make_run_dir(tmp_path / place, [spec()]).parents[place.count("/")])
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        # `trainperf report lightning_logs` is what people type.
+        ("trainperf", "."),
+        ("version_0/trainperf", "."),
+        ("logs/version_3/trainperf", "logs"),
+        # Completion in a shell goes one level too far.
+        ("a", "a/steps-rank0.jsonl"),
+    ],
+)
+def test_a_directory_above_the_only_run_or_its_file_will_do(
+    place: str, given: str, tmp_path: Path
+) -> None:
+    """Whatever stands for it."""
+    make_run_dir(tmp_path / place, [spec()])
+    run = Run.open(tmp_path / given)
 
-    assert run.path == tmp_path / place
-    assert run.warnings == ()
+    assert (run.path, run.warnings) == (tmp_path / place, ())
 
 
 def test_of_several_runs_the_newest_is_taken_and_that_is_said(tmp_path: Path) -> None:
@@ -46,13 +58,6 @@ def test_of_several_runs_the_newest_is_taken_and_that_is_said(tmp_path: Path) ->
 
     assert run.path == tmp_path / "trainperf"
     assert run.warnings == (f"2 runs in {tmp_path}: reading the newest, trainperf",)
-
-
-def test_a_record_file_stands_for_its_directory(tmp_path: Path) -> None:
-    """Completion in a shell goes one level too far."""
-    directory = make_run_dir(tmp_path / "a", [spec()])
-
-    assert Run.open(directory / "steps-rank0.jsonl").path == directory
 
 
 def test_a_rank_with_a_damaged_header_is_left_out_and_named(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ def test_restarts_are_one_run_with_its_gaps(tmp_path: Path) -> None:
     run = joined([runs[2], runs[0], runs[1]])
     summary = summarize(run)
 
-    assert summary.restarts is not None
     assert (summary.restarts.number, summary.restarts.again_steps) == (2, 1_200)
     assert summary.gaps["restart"] == 2
     # Minutes 0 to 20 less 600 s of steps, and 20 to 30 less 300 s.
@@ -73,7 +72,6 @@ def test_where_an_attempt_does_not_say_where_it_went_on_nothing_is_made_up(tmp_p
     """A restart from no checkpoint of ours."""
     runs = [attempt(tmp_path, 0, 600, None), attempt(tmp_path, 5, 600, None)]
     summary = summarize(joined(runs))
-    assert summary.restarts is not None
     assert summary.restarts.again_steps is None
     assert "done twice" not in progress(summary)
 

@@ -110,8 +110,6 @@ def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Pa
     steps = make_steps(200, data_wait=10, forward=90)
     summary = replace(AUDITED, steps=steps).evidence(tmp_path).summary
 
-    assert summary.dimensions is not None
-    assert summary.light is not None
     assert summary.dimensions.shares["compute"] == pytest.approx(0.6, abs=1e-4)
     assert summary.dimensions.shares["memory"] == pytest.approx(0.3, abs=1e-4)
     step, forward, backward, optimizer = summary.light.phases
@@ -129,20 +127,21 @@ def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Pa
 
 def test_waiting_for_ranks_is_synchronisation(tmp_path: Path) -> None:
     """Means over both ranks of 20 ms at the all-reduce and 10 ms before the fetch, of 100."""
-    specs = []
-    for rank in range(2):
-        tail, loop = (20.0, 0.0) if rank == 0 else (0.0, 10.0)
-        steps = make_steps(
-            200,
-            forward=70 - tail - loop,
-            backward=30 + tail,
-            loop=loop,
-            facts={"tail_ns": round(tail * MS)},
+    specs = [
+        RankSpec(
+            steps=make_steps(
+                200,
+                forward=70 - tail - loop,
+                backward=30 + tail,
+                loop=loop,
+                facts={"tail_ns": tail * MS},
+            ),
+            info=make_info(rank=rank, world_size=2),
         )
-        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
+        for rank, (tail, loop) in enumerate(((20, 0), (0, 10)))
+    ]
     dimensions = summary_of(tmp_path, specs).dimensions
 
-    assert dimensions is not None
     assert dimensions.shares["synchronisation"] == pytest.approx(0.10 + 0.05)
     assert sum(dimensions.shares.values()) == pytest.approx(1.0)
 
@@ -170,7 +169,6 @@ def test_real_traces_divide_the_whole_of_the_devices_time(name: str, tmp_path: P
     ).dimensions
     totals = read.ranks[0].totals
 
-    assert dimensions is not None
     assert sum(dimensions.shares.values()) == pytest.approx(1.0)
     assert dimensions.shares["undivided"] == totals.compute_fraction
     assert dimensions.shares["launch"] == totals.idle_host_bound_fraction

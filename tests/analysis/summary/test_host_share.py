@@ -1,12 +1,9 @@
 """A rank's share of its host, from planted headers of all ranks."""
 
-from collections.abc import Sequence
-
 import pytest
 from support.runs import make_info
 
 from trainperf.analysis.summary.host_share import host_share
-from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.steps.records import RunInfo
 
 
@@ -30,13 +27,6 @@ def header(
         "threads": 4,
     }
     return make_info(rank=rank, world_size=world_size, hardware=hardware, config={"num_workers": 2})
-
-
-def share(infos: Sequence[RunInfo]) -> HostShare:
-    """Of the rank that has least."""
-    result = host_share(infos)
-    assert result is not None
-    return result
 
 
 LEAST = [f"{4 * rank}-{4 * rank + 3}" for rank in range(5)] + ["20"]
@@ -76,7 +66,7 @@ HOSTS: dict[str, tuple[list[RunInfo], dict[str, float]]] = {
 @pytest.mark.parametrize(("infos", "fields"), HOSTS.values(), ids=HOSTS)
 def test_a_rank_has_a_share_of_its_host(infos: list[RunInfo], fields: dict[str, float]) -> None:
     """By masks, quotas, names and what a launcher says."""
-    found = share(infos)
+    found = host_share(infos)
 
     assert {name: getattr(found, name) for name in fields} == fields
 
@@ -87,7 +77,6 @@ def test_what_the_kernel_works_is_that_of_the_rank_for_which_it_works_most() -> 
 
     result = host_share([header(0, world_size=2), header(1, world_size=2)], sums)
 
-    assert result is not None
     assert result.kernel == 0.5
 
 

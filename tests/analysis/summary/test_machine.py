@@ -12,7 +12,7 @@ from support.runs import RankSpec, make_info, make_run_dir, make_step
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.machine import read_machines
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.schema import CauseFacts, MachineFacts, Summary
+from trainperf.analysis.summary.schema import CauseFacts, MachineFacts
 from trainperf.core.artifacts.machine import Neighbour
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
@@ -47,16 +47,9 @@ def run_of(path: Path, steps: list[StepRecord]) -> Path:
     return make_run_dir(path, [RankSpec(steps=steps, info=make_info(device="cuda"))])
 
 
-def summed_up(run: Path) -> Summary:
-    """As a report does."""
-    return summarize(Run.open(run))
-
-
 def machine_of(run: Path) -> MachineFacts:
     """What its summary has of the machine."""
-    machine = summed_up(run).machine
-    assert machine is not None
-    return machine
+    return summarize(Run.open(run)).machine
 
 
 def cause_of(run: Path, cause: str) -> CauseFacts:
@@ -72,16 +65,15 @@ def between(low: int, high: int, **values: float) -> Plan:
     return lambda second: values if low < second <= high else {}
 
 
+NOTHING = between(0, 0)
+"""As it always is."""
+
+
 def flickering(second: float) -> dict[str, float]:
     """Reasons are those of a moment, once a second: what flickers holds all the time."""
     if not 60 < second <= 80:
         return {}
     return {"sm_mhz": 1305, "reasons": 0x20 * bool(second % 3 or second in (63, 78)), "celsius": 88}
-
-
-def nothing(_: float) -> dict[str, float]:
-    """As it always is."""
-    return {}
 
 
 NEITHER = between(30, 60, memory_pressure=0.4), between(80, 110, reasons=0x80)
@@ -94,7 +86,7 @@ PLANTS: dict[
     "a thermal stretch": (
         120,
         hot(60, 80),
-        nothing,
+        NOTHING,
         flickering,
         "thermal",
         (60, 80),
@@ -111,7 +103,7 @@ PLANTS: dict[
         120,
         lambda _: 1.0,
         between(30, 60, cpu_busy=6.0),
-        nothing,
+        NOTHING,
         "host shared",
         (30, 60),
         {"shown": False, "slower": pytest.approx(0.0, abs=0.01)},
@@ -133,7 +125,7 @@ PLANTS: dict[
         30,
         lambda s: 0.2 if 10 <= s < 20 and s % 0.02 < 0.0021 else 0.04,
         between(10, 20, cpu_busy=6.0),
-        nothing,
+        NOTHING,
         "host shared",
         (10, 20),
         {"shown": True, "slower": pytest.approx(0.67, abs=0.15)},
@@ -142,7 +134,7 @@ PLANTS: dict[
     "two samples": (
         30,
         lambda _: 1.0,
-        nothing,
+        NOTHING,
         between(2, 4, reasons=0x20),
         "thermal",
         (2, 4),
@@ -284,14 +276,14 @@ def test_a_file_is_read_up_to_its_last_whole_line_or_is_a_warning(
     run = run_of(tmp_path, scattered(30, lambda _: 1.0))
     path = plant_machine(run, 30)
     path.write_bytes(edit(path.read_bytes()))
-    summary = summed_up(run)
+    summary = summarize(Run.open(run))
     path.unlink()
 
     assert (summary.machine and summary.machine.hosts[0].samples) == samples
     named = any("machine-rank0.jsonl" in warning for warning in summary.warnings)
     assert named is (samples is None)
     # As all runs of earlier versions.
-    assert summed_up(run).machine is None
+    assert summarize(Run.open(run)).machine is None
 
 
 def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:
@@ -303,7 +295,6 @@ def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:
 
     summary = summarize(Run.open(run, RunWindow(first=0, last=399)))
 
-    assert summary.machine is not None
     (host,) = summary.machine.hosts
     assert host.devices[0].worst["sm_mhz"] == 1980
     assert host.samples == pytest.approx(20, abs=2)

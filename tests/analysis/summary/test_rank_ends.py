@@ -20,15 +20,11 @@ NOW_S = 10_000.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
 
 
-def alive() -> str:
-    """A process that is seen to run."""
-    return this_process()
-
-
-def gone() -> str:
-    """One that is seen to be gone: its number belongs to another."""
-    process, _, started = this_process().rpartition("/")
-    return f"{process}/{int(started or 1) - 1}"
+ALIVE = this_process()
+"""A process that is seen to run."""
+_process, _, _started = ALIVE.rpartition("/")
+GONE = f"{_process}/{int(_started or 1) - 1}"
+"""One that is seen to be gone: its number belongs to another."""
 
 
 def rank(number: int, *, steps: int = 60, end: str | None = None, process: str = "") -> RankSpec:
@@ -47,7 +43,6 @@ def summary(path: Path, ranks: list[RankSpec], silent_s: dict[int, float] | None
     return summarize(Run.open(run), now_s=NOW_S)
 
 
-GONE, ALIVE = gone(), alive()
 SILENT = dict.fromkeys(range(RANKS), 600.0)
 
 ENDS: dict[str, tuple[list[RankSpec], dict[int, float], str, list[tuple[int, str]], list[str]]] = {
@@ -107,6 +102,24 @@ ENDS: dict[str, tuple[list[RankSpec], dict[int, float], str, list[tuple[int, str
         ["rank 3 (on b): silent for 10.0 min, waiting or stopped, after 60 of 60 steps"],
     ),
     "all silent out of sight": ([rank(r) for r in range(RANKS)], SILENT, "killed", [], []),
+    # The first of them, and how many there are.
+    "many that ended alike": (
+        [
+            rank(0, end="finished"),
+            *(
+                RankSpec(
+                    steps=make_steps(10 + number, forward=1),
+                    info=make_info(rank=number, world_size=13),
+                    end="OSError",
+                )
+                for number in range(1, 13)
+            ),
+        ],
+        {},
+        "finished",
+        [(number, "failed") for number in range(1, 13)],
+        ["12 ranks, 1, 2, 3, 4, 5, 6, 7, 8, …: ended by OSError, the first after 11 of 60 steps"],
+    ),
 }
 """What ranks wrote, how long ago, how the run ended, and which ranks did otherwise."""
 
@@ -127,17 +140,3 @@ def test_ranks_that_ended_otherwise_than_the_run_are_told(
     assert of.run.state == state
     assert [(end.rank, end.state) for end in of.run.ended_otherwise] == ends
     assert list(of.warnings[: len(says) or 9]) == says
-
-
-def test_many_ranks_that_ended_alike_are_one_sentence(tmp_path: Path) -> None:
-    """The first of them, and how many there are."""
-    ranks = [rank(0, end="finished")]
-    for number in range(1, 13):
-        info = make_info(rank=number, world_size=13)
-        steps = make_steps(10 + number, forward=1)
-        ranks.append(RankSpec(steps=steps, info=info, end="OSError"))
-    of = summary(tmp_path, ranks)
-
-    assert of.warnings[0] == (
-        "12 ranks, 1, 2, 3, 4, 5, 6, 7, 8, …: ended by OSError, the first after 11 of 60 steps"
-    )

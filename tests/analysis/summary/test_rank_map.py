@@ -16,9 +16,7 @@ from trainperf.analysis.summary.ranks import RankMap, rank_map
 def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankMap:
     """The map of a simulated job."""
     records.write(Job(ranks=ranks, steps=60, device=device, plants=plants), path)
-    found_map = rank_map(summarize(Run.open(path)))
-    assert found_map is not None
-    return found_map
+    return rank_map(summarize(Run.open(path)))
 
 
 def figures(of: RankMap, places: Sequence[int]) -> dict[str, float]:

@@ -1,5 +1,9 @@
 """What holds the ranks of a job up, and how that is said."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 import pytest
 
 from trainperf.analysis.summary.run_facts import SILENT_S
@@ -55,12 +59,14 @@ def rank(
 
 
 def said(
-    *written: Standstill, states: str | dict[int, RankState] = "", ranks: int = 2, age_s: float = 0
+    *written: Standstill,
+    states: Mapping[int, RankState] = MappingProxyType({}),
+    ranks: int = 2,
+    age_s: float = 0,
 ) -> str:
     """The sentence; empty where nothing hangs."""
-    given = states if isinstance(states, dict) else {}
     ends = [
-        RankEnd(rank=each, host="", state=given.get(each, "running"), reason=None, steps=12)
+        RankEnd(rank=each, host="", state=states.get(each, "running"), reason=None, steps=12)
         for each in range(ranks)
     ]
     hang = held_up(written, ends, {each.rank: age_s for each in written})
@@ -170,40 +176,54 @@ def test_ranks_are_told_apart_by_what_they_are_at(written: list[Standstill], sen
     assert said(*written) == sentence
 
 
-def test_ranks_that_are_at_the_same_come_together() -> None:
-    """In the plural."""
-    written = [rank(number, still=False, handles="OSError") for number in (3, 4)]
-    peers = {1: "gone", 2: "gone"}
-    assert said(rank(0, *DISTRIBUTED, peers=peers, starved=2), *written, ranks=5) == (
-        "No step has ended for 300 s, since step 12 began: ranks 1–2 are gone: no such "
-        "process; ranks 3–4 are in main (train.py:40) while they handle OSError; rank 0 "
-        f"{WAITS}. The system ended 2 processes for lack of memory."
-    )
+OVER = (
+    f"Hung for 300 s before it ended, in step 12: rank 1 is in main (train.py:40); rank 0 {WAITS}."
+)
 
 
-def test_a_rank_that_has_ended_holds_the_others() -> None:
-    """It had fewer batches."""
-    sentence = said(rank(1, *BACKWARD), states={0: "finished"})
-    assert "rank 0 has left the training; rank 1 waits in backward" in sentence
-
-
-def test_one_process_waits_for_its_loader() -> None:
-    """No rank is named where there is one."""
-    sentence = said(rank(0, *LOADER, phase="data_wait"), ranks=1)
-    assert (
-        sentence
-        == "Hanging for 300 s in step 12: it waits for a batch of the loader (train.py:40)."
-    )
-
-
-def test_what_an_error_ended_is_over() -> None:
-    """As a collective that ran out of time."""
-    written = rank(0, *DISTRIBUTED), rank(1, still=False)
-    sentence = said(*written, states={0: "failed", 1: "failed"})
-    assert sentence.startswith("Hung for 300 s before it ended, in step 12: rank 1 is in main")
-
-
-def test_what_nobody_writes_of_any_more_is_over() -> None:
-    """All processes are gone, e.g. ended by the watchdog of a collective."""
-    sentence = said(rank(0, *DISTRIBUTED), rank(1, still=False), age_s=SILENT_S + 1)
-    assert sentence.startswith("Hung for 300 s before it ended, in step 12: rank 1 is in main")
+@pytest.mark.parametrize(
+    ("written", "known", "sentence"),
+    [
+        pytest.param(
+            [
+                rank(0, *DISTRIBUTED, peers={1: "gone", 2: "gone"}, starved=2),
+                *(rank(number, still=False, handles="OSError") for number in (3, 4)),
+            ],
+            {"ranks": 5},
+            "No step has ended for 300 s, since step 12 began: ranks 1–2 are gone: no such "
+            "process; ranks 3–4 are in main (train.py:40) while they handle OSError; rank 0 "
+            f"{WAITS}. The system ended 2 processes for lack of memory.",
+            id="ranks that are at the same come together",
+        ),
+        pytest.param(
+            [rank(1, *BACKWARD)],
+            {"states": {0: "finished"}},
+            "Hanging for 300 s in step 12: rank 0 has left the training; rank 1 waits in backward "
+            "(train.py:40), where gradients are reduced.",
+            id="one had fewer batches",
+        ),
+        pytest.param(
+            [rank(0, *LOADER, phase="data_wait")],
+            {"ranks": 1},
+            "Hanging for 300 s in step 12: it waits for a batch of the loader (train.py:40).",
+            id="no rank is named where there is one",
+        ),
+        pytest.param(
+            [rank(0, *DISTRIBUTED), rank(1, still=False)],
+            {"states": {0: "failed", 1: "failed"}},
+            OVER,
+            id="an error ended it, as of a collective that ran out of time",
+        ),
+        pytest.param(
+            [rank(0, *DISTRIBUTED), rank(1, still=False)],
+            {"age_s": SILENT_S + 1},
+            OVER,
+            id="nobody writes any more, e.g. ended by a watchdog",
+        ),
+    ],
+)
+def test_what_else_is_known_of_ranks_is_said(
+    written: list[Standstill], known: dict[str, Any], sentence: str
+) -> None:
+    """How many there are, how they ended, and when they last wrote."""
+    assert said(*written, **known) == sentence

@@ -3,21 +3,19 @@
 import shutil
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
+from support.doctor import Planted, make_capture
 from support.fits import Loader, Model, Sleeper, trainer
+from support.runs import make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import captures
 from trainperf.analysis.summary.captures import disagreements
-from trainperf.analysis.summary.schema import Summary
 from trainperf.lightning import ScheduledProfiler, TrainPerf
-from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.run import text
-from trainperf.reports.run.document import run_document
-from trainperf.traces.capture_files import CaptureReport
+from trainperf.traces.results import TraceTotals
 
 
 LOADER_S = 0.02
@@ -30,22 +28,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     slow = Loader(14, slow=Sleeper(LOADER_S))
     trainer(path, TrainPerf(report=False), ScheduledProfiler()).fit(Model(), slow)
     return path / "trainperf"
-
-
-def altered(recorded: Path, path: Path, *, complete_steps: int = 3, **times: float) -> Summary:
-    """A copy of the run, with other values in the analysis of its trace."""
-    run = Path(shutil.copytree(recorded, path / "trainperf"))
-    (file,) = (run / "traces").glob("*.analysis.json")
-    report = msgspec.json.decode(file.read_bytes(), type=CaptureReport)
-    (rank,) = report.ranks
-    steps = tuple(msgspec.structs.replace(step, **times) for step in rank.steps)
-    changed = msgspec.structs.replace(
-        report,
-        ranks=(msgspec.structs.replace(rank, steps=steps),),
-        capture=msgspec.structs.replace(report.capture, complete_steps=complete_steps),
-    )
-    file.write_bytes(msgspec.json.encode(changed))
-    return summarize(Run.open(run))
 
 
 def test_records_and_trace_say_the_same_of_the_same_steps(recorded: Path) -> None:
@@ -63,32 +45,37 @@ def test_records_and_trace_say_the_same_of_the_same_steps(recorded: Path) -> Non
     assert "rank0-step000007" not in said
 
 
-def test_a_disagreement_is_a_warning_of_the_report(recorded: Path, tmp_path: Path) -> None:
-    """With both numbers, in every form."""
-    summary = altered(recorded, tmp_path, step_s=0.5)
-
-    said = "steps 7–9 (rank 0): step time is"
-    (warning,) = [warning for warning in summary.warnings if warning.startswith(said)]
-    assert warning.endswith("500 ms in the trace")
-    assert said in text.render(summary)
-    assert "in the trace" in as_markdown(run_document(summary))
+APART = "steps 100–102 (rank 0): step time is 20.0 ms in the records and 500 ms in the trace"
 
 
-def test_a_step_more_or_less_or_a_restart_and_nothing_is_compared(
-    recorded: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("traced_s", "said"),
+    # A step must be in both.
+    [([0.5] * 3, [APART]), ([0.02] * 3, []), ([0.5] * 2, [])],
+    ids=["apart", "alike", "a step less"],
+)
+def test_a_disagreement_is_a_warning_with_both_numbers(
+    traced_s: list[float], said: list[str], tmp_path: Path
 ) -> None:
-    """Steps must be in both; a second attempt counts them, and so its traces, from 0 again."""
-    more = altered(recorded, tmp_path / "more", complete_steps=4)
-    run = Path(shutil.copytree(recorded, tmp_path / "restarted" / "trainperf"))
+    """Of steps of 20 ms, of which three were traced."""
+    capture = make_capture(TraceTotals(steps=3, step_s=0.02), steps_s=traced_s)
+    summary = Planted(steps=make_steps(200, forward=20), capture=capture).evidence(tmp_path).summary
+
+    assert [each.recorded_s is None for each in summary.traces] == [len(traced_s) == 2]
+    assert [each for each in summary.warnings if "in the trace" in each] == said
+
+
+def test_after_a_restart_nothing_is_compared(recorded: Path, tmp_path: Path) -> None:
+    """A second attempt counts its steps, and so its traces, from 0 again."""
+    run = Path(shutil.copytree(recorded, tmp_path / "trainperf"))
     first = run / "steps-rank0.jsonl"
     first.with_name("steps-rank0.attempt1.jsonl").write_bytes(
         first.read_bytes().replace(b'"attempt":0', b'"attempt":1', 1)
     )
 
-    for summary in (more, summarize(Run.open(run))):
-        (traced,) = summary.traces
-        assert traced.answer
-        assert traced.recorded_s is traced.traced_s is None
+    (traced,) = summarize(Run.open(run)).traces
+    assert traced.answer
+    assert traced.recorded_s is traced.traced_s is None
 
 
 @pytest.mark.parametrize(

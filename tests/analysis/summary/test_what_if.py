@@ -18,21 +18,19 @@ from trainperf.reports.run.text import lines, render
 
 def job(path: Path) -> Summary:
     """Four ranks, steps of 100 ms: rank 3 waits 25 ms longer for data than the others' 5."""
-    specs = []
-    for rank in range(4):
-        late = 25.0 * (rank == 3)
-        tail = 30.0 - late
-        planted = make_steps(
+    planted = [
+        make_steps(
             100,
             data_wait=5 + late,
             forward=25,
-            backward=40 + tail,
-            facts={"tail_ns": round(tail * MS)},
+            backward=70 - late,
+            facts={"tail_ns": (30 - late) * MS},
         )
-        info = make_info(rank=rank, world_size=4, config={"loop": "plain"})
-        gaps = [make_gap(Gap.CHECKPOINT, 2000)]
-        specs.append(RankSpec(steps=planted, info=info, gaps=gaps))
-    return summary_of(path, specs)
+        for late in (0, 0, 0, 25)
+    ]
+    gaps = [make_gap(Gap.CHECKPOINT, 2000)]
+    infos = [make_info(rank=rank, world_size=4, config={"loop": "plain"}) for rank in range(4)]
+    return summary_of(path, [RankSpec(steps=planted[i.rank], info=i, gaps=gaps) for i in infos])
 
 
 def test_one_rank_loses_nothing_to_others(tmp_path: Path) -> None:
@@ -45,24 +43,22 @@ def test_one_rank_loses_nothing_to_others(tmp_path: Path) -> None:
 
 def sharded(path: Path, *, collectives: str) -> Summary:
     """Two ranks with FSDP2, steps of 100 ms: rank 1 is late by 20 ms, outside every phase."""
-    specs = []
-    for rank in range(2):
-        slept = 20.0 * (rank == 1)
-        waited = {"backward" if "backward" in collectives else "forward": 20.0 - slept}
-        planted = make_steps(
-            100,
-            other=slept,
-            forward=20 + waited.get("forward", 0),
-            backward=60 + waited.get("backward", 0),
+    waited = {"backward": 60} if "backward" in collectives else {"forward": 20}
+    usual = {"forward": 20, "backward": 60}
+    met = {name: ms + 20 for name, ms in waited.items()}
+    specs = [
+        RankSpec(
+            steps=make_steps(100, **{**usual, **more}),
+            info=make_info(
+                rank=rank,
+                world_size=2,
+                config={"loop": "plain"},
+                reasons={"tail_ns": "not covered: FSDP2 (fully_shard); only DDP has such a point"},
+            ),
+            totals=Totals(at_step=100, config={"collectives": collectives}),
         )
-        info = make_info(
-            rank=rank,
-            world_size=2,
-            config={"loop": "plain"},
-            reasons={"tail_ns": "not covered: FSDP2 (fully_shard); only DDP has such a point"},
-        )
-        counted = Totals(at_step=100, config={"collectives": collectives})
-        specs.append(RankSpec(steps=planted, info=info, totals=counted))
+        for rank, more in enumerate((met, {"other": 20}))
+    ]
     return summary_of(path, specs)
 
 
@@ -78,7 +74,6 @@ def test_without_the_late_rank_a_step_is_what_the_others_need(tmp_path: Path) ->
     (step,) = ranks_lost(summary)
     (cut,) = (line.plain for line in lines(crowded) if "lost  up to 25.0 ms" in line.plain)
 
-    assert predicted is not None
     assert predicted.ranks == (3,)
     assert (predicted.step_s, predicted.without_ranks_s, predicted.even_s) == pytest.approx(
         (0.100, 0.075, 0.075)
@@ -106,9 +101,7 @@ def test_without_a_tail_the_late_rank_is_known_all_the_same(
     finding = next(each for each in summary.findings if each.id == "straggler")
     report = render(summary)
 
-    assert summary.what_if is not None
     assert summary.what_if.without_ranks_s == pytest.approx(0.080)
-    assert summary.dimensions is not None
     assert summary.dimensions.shares["synchronisation"] == pytest.approx(0.10)
     assert summary.dimensions.shares["undivided"] == pytest.approx(0.80)
     assert split_line(summary).startswith(

@@ -123,15 +123,6 @@ def one(log: float, sampling: float = 0.0, drift: float = 0.0) -> Estimate:
     return Estimate(log=log, sampling=sampling, drift=drift)
 
 
-def test_drift_in_one_run_may_have_happened_to_the_other() -> None:
-    """A run whose parts differ by 4 %, and one that was lucky: neither is sure to 10 %."""
-    found = ratio_interval([one(0.0, drift=0.04**2)], [one(0.0)])
-
-    reach = 1.96 * math.sqrt(2) * DRIFTS * 0.04
-    assert math.log(found.high) == pytest.approx(reach, rel=1e-3)
-    assert math.log(found.low) == pytest.approx(-reach, rel=1e-3)
-
-
 def test_a_change_of_every_step_is_found_between_single_runs() -> None:
     """20 % where 2 % are assumed."""
     ratio = ratio_interval(
@@ -141,42 +132,53 @@ def test_a_change_of_every_step_is_found_between_single_runs() -> None:
     assert ratio.low > 1.1
 
 
-def test_without_repeats_noise_is_assumed() -> None:
-    """Two standard deviations of both runs on either side."""
-    found = ratio_interval([one(0.0)], [one(math.log(2))])
-
-    reach = 1.96 * math.sqrt(2) * ASSUMED_NOISE
-    assert (found.noise, found.source) == (ASSUMED_NOISE, "assumed")
-    assert found.ratio == pytest.approx(2)
-    assert math.log(found.high / 2) == pytest.approx(reach, rel=1e-3)
-    assert math.log(2 / found.low) == pytest.approx(reach, rel=1e-3)
+SINGLE = 1.96 * math.sqrt(2)
+"""Two standard deviations of both runs on either side."""
 
 
-def test_repeats_say_what_the_noise_is() -> None:
-    """With the quantile of Student's t for so few of them: 2.776 with four degrees of freedom."""
-    before = [one(log) for log in (-0.01, 0.0, 0.01)]
-    after = [one(log) for log in (0.09, 0.1, 0.11)]
+@pytest.mark.parametrize(
+    ("before", "after", "ratio", "noise", "reach"),
+    [
+        # A run whose parts differ by 4 %, and one that was lucky: it may have happened to either.
+        ([one(0.0, drift=0.04**2)], [one(0.0)], 1.0, DRIFTS * 0.04, SINGLE * DRIFTS * 0.04),
+        ([one(0.0)], [one(math.log(2))], 2.0, ASSUMED_NOISE, SINGLE * ASSUMED_NOISE),
+        # With the quantile of Student's t for so few of them: 2.776 with four degrees of freedom.
+        (
+            [one(log) for log in (-0.01, 0.0, 0.01)],
+            [one(log) for log in (0.09, 0.1, 0.11)],
+            math.exp(0.1),
+            0.01,
+            2.776 * math.sqrt((0.01**2 + 0.001**2) * 2 / 3),
+        ),
+        # Repeats that agree by chance: what sampling alone leaves open is never less.
+        (
+            [one(0.0, 0.02**2)] * 3,
+            [one(0.0, 0.02**2)] * 3,
+            1.0,
+            0.0,
+            2.776 * math.sqrt((0.02**2 + 0.001**2) * 2 / 3),
+        ),
+        # One run against repeats has their noise: it is the same machine.
+        (
+            [one(0.0)],
+            [one(log) for log in (-0.03, 0.0, 0.03)],
+            1.0,
+            0.03,
+            4.303 * math.sqrt((0.03**2 + 0.001**2) * 4 / 3),
+        ),
+    ],
+    ids=["drift", "assumed", "repeats", "repeats alike by chance", "one against repeats"],
+)
+def test_an_interval_reaches_as_far_as_its_noise(
+    before: list[Estimate], after: list[Estimate], ratio: float, noise: float, reach: float
+) -> None:
+    """On either side."""
     found = ratio_interval(before, after)
 
-    assert found.noise == pytest.approx(0.01)
-    assert found.ratio == pytest.approx(math.exp(0.1))
-    assert math.log(found.high / found.ratio) == pytest.approx(
-        2.776 * math.sqrt((0.01**2 + 0.001**2) * 2 / 3), rel=1e-3
-    )
-
-
-def test_repeats_that_agree_by_chance_are_not_taken_for_certainty() -> None:
-    """What sampling alone leaves open is never less."""
-    found = ratio_interval([one(0.0, 0.02**2)] * 3, [one(0.0, 0.02**2)] * 3)
-
-    assert found.high > 1.04
-
-
-def test_one_run_against_repeats_uses_their_noise() -> None:
-    """It is the same machine."""
-    found = ratio_interval([one(0.0)], [one(log) for log in (-0.03, 0.0, 0.03)])
-
-    assert found.noise == pytest.approx(0.03)
+    assert (found.ratio, found.noise) == pytest.approx((ratio, noise))
+    assert math.log(found.high / ratio) == pytest.approx(reach, rel=1e-3)
+    assert math.log(ratio / found.low) == pytest.approx(reach, rel=1e-3)
+    assert (found.source == "assumed") is (noise == ASSUMED_NOISE)
 
 
 @pytest.mark.parametrize(

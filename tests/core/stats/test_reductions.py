@@ -55,38 +55,29 @@ def test_first_and_last_go_by_the_step_and_not_by_the_order_of_merging(
 
 def test_a_quotient_of_nothing_is_not_measured() -> None:
     """0/0 is `None`, never 0 and never NaN."""
-    assert Ratio(0.0, 0.0).value() is None
-    assert Rate(5.0, 0.0).value() is None
+    assert (Ratio(0.0, 0.0).value(), Rate(5.0, 0.0).value()) == (None, None)
 
 
-def test_over_ranks_amounts_add_up_and_the_time_is_the_slowest_ranks() -> None:
-    """100 and 50 tokens in 2 s and 3 s are 50 tokens a second together."""
-    assert Rate.across([Rate(100.0, 2.0), Rate(50.0, 3.0)]).value() == 50.0
+LATER = LargestLast(2.0, 30.0).merge(LargestLast(1.0, 50.0))
 
 
-def test_over_ranks_a_shared_step_is_counted_once() -> None:
-    """Two ranks that make the same 10 steps make 10, at the slower one's pace."""
-    assert SharedRate.across([SharedRate(10.0, 2.0), SharedRate(10.0, 5.0)]).value() == 2.0
-
-
-def test_over_ranks_the_first_step_is_the_slowest_ranks() -> None:
-    """All wait for it."""
-    assert First.across([First(0.0, 1.5), First(0.0, 2.5)]).value() == 2.5
-
-
-def test_over_ranks_the_last_value_is_the_mean() -> None:
-    """Each rank has the loss of its own batch."""
-    assert Last.across([Last(9.0, 2.0), Last(9.0, 4.0)]).value() == 3.0
-
-
-def test_over_ranks_the_last_state_is_the_largest_ranks() -> None:
-    """The rank with the most of its memory in holes is the one to look at."""
-    later = LargestLast(2.0, 30.0).merge(LargestLast(1.0, 50.0))
-
-    assert later.value() == 30.0
-    assert LargestLast.across([LargestLast(2.0, 10.0), later]).value() == 30.0
-
-
-def test_over_ranks_a_total_is_the_largest_ranks() -> None:
-    """Ranks run side by side: two seconds of pauses on each of two ranks are two, not four."""
-    assert Total.across([Total(2.0), Total(1.5)]).value() == 2.0
+@pytest.mark.parametrize(
+    ("ranks", "together"),
+    [
+        # 100 and 50 tokens in 2 s and 3 s: amounts add up, and the time is the slowest rank's.
+        ([Rate(100.0, 2.0), Rate(50.0, 3.0)], 50.0),
+        # Two ranks that make the same 10 steps make 10, at the slower one's pace.
+        ([SharedRate(10.0, 2.0), SharedRate(10.0, 5.0)], 2.0),
+        # All wait for the slowest rank's first step.
+        ([First(0.0, 1.5), First(0.0, 2.5)], 2.5),
+        # Each rank has the loss of its own batch: the mean.
+        ([Last(9.0, 2.0), Last(9.0, 4.0)], 3.0),
+        # The rank with the most of its memory in holes is the one to look at, at its latest step.
+        ([LargestLast(2.0, 10.0), LATER], 30.0),
+        # Ranks run side by side: two seconds of pauses on each of two ranks are two, not four.
+        ([Total(2.0), Total(1.5)], 2.0),
+    ],
+)
+def test_ranks_are_put_together_as_they_ran(ranks: list[Reduction], together: float) -> None:
+    """Side by side, over the same steps."""
+    assert type(ranks[0]).across(ranks).value() == together

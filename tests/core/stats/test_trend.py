@@ -1,7 +1,5 @@
 """A slope that noise does not make, in constant memory."""
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -26,28 +24,22 @@ def test_steady_growth_is_its_own_slope() -> None:
         assert found.interval() == (3.0, 3.0)
 
 
-def test_noise_has_no_slope() -> None:
-    """The interval holds 0 in nearly all of many trials: it is one of 95 %."""
-    rng = np.random.default_rng(5)
-    inside = 0
-    for _ in range(200):
-        low, high = trend(rng.normal(size=100)).interval()
-        inside += low <= 0 <= high
+@pytest.mark.parametrize(
+    ("slope", "seed", "steps", "trials", "least"),
+    [(0.0, 5, 100, 200, 180), (0.1, 6, 200, 100, 85)],
+    ids=["noise", "a tenth of the noise a step"],
+)
+def test_a_slope_under_noise_is_within_its_interval(
+    slope: float, seed: int, steps: int, trials: int, least: int
+) -> None:
+    """In nearly all of many trials: it is one of 95 %; and growth is told from none."""
+    rng = np.random.default_rng(seed)
+    intervals = [
+        trend(slope * np.arange(steps) + rng.normal(size=steps)).interval() for _ in range(trials)
+    ]
 
-    assert inside >= 180
-
-
-def test_growth_under_noise_is_found_within_its_interval() -> None:
-    """A planted slope of a tenth of the noise a step."""
-    rng = np.random.default_rng(6)
-    inside = 0
-    for _ in range(100):
-        found = trend(0.1 * np.arange(200) + rng.normal(size=200))
-        low, high = found.interval()
-        inside += low <= 0.1 <= high
-        assert low > 0
-
-    assert inside >= 85
+    assert sum(low <= slope <= high for low, high in intervals) >= least
+    assert not slope or min(low for low, _ in intervals) > 0
 
 
 STEPS = np.arange(400)
@@ -65,14 +57,6 @@ STEPS = np.arange(400)
 def test_what_does_not_go_on_has_no_slope(values: npt.NDArray[np.float64]) -> None:
     """Of the least value in each stretch, over the latter half."""
     assert trend(values).value() == 0.0
-
-
-def test_what_is_emptied_again_and_again_does_not_grow() -> None:
-    """Outputs that are gathered over an epoch: the latter half is one, and grows all along."""
-    emptied = trend(np.tile(np.arange(100.0), 2))
-
-    assert emptied.value() == 1.0
-    assert emptied.interval()[0] <= 0
 
 
 def keyed(values: npt.ArrayLike, keys: npt.ArrayLike) -> Trend:
@@ -108,24 +92,29 @@ def test_a_run_in_which_every_step_is_a_new_shape_has_no_slope() -> None:
     assert keyed(np.arange(500), np.arange(500)).value() is None
 
 
+LONG = np.arange(1200.0)
+
+
 @pytest.mark.parametrize(
-    "shape",
-    [np.sqrt, np.log1p, lambda step: -np.exp(-step / 1000)],
-    ids=["square root", "logarithm", "cache of unknown keys"],
+    ("values", "goes_on"),
+    [
+        pytest.param(1e9 * np.sqrt(LONG), False, id="square root"),
+        pytest.param(1e9 * np.log1p(LONG), False, id="logarithm"),
+        pytest.param(-1e9 * np.exp(-LONG / 1000), False, id="cache of unknown keys"),
+        # The latter half is an epoch, and grows all along.
+        pytest.param(np.tile(np.arange(100.0), 2), False, id="outputs gathered over an epoch"),
+        # An allocator fills up for a quarter of the steps; what leaks, leaks from the start.
+        pytest.param(2e4 * LONG + 1e6 * np.minimum(LONG, 300), True, id="leak after a warm-up"),
+    ],
 )
-def test_growth_that_slows_down_may_be_none(shape: Callable[[npt.ArrayLike], object]) -> None:
+def test_growth_that_slows_down_may_be_none(
+    values: npt.NDArray[np.float64], *, goes_on: bool
+) -> None:
     """The slope is what it is; its interval holds 0."""
-    slowing = trend(1e9 * np.asarray(shape(np.arange(1000.0))))
+    slowing = trend(values)
 
     assert slowing.value() > 0
-    assert slowing.interval()[0] <= 0
-
-
-def test_a_leak_after_a_warm_up_is_one() -> None:
-    """An allocator fills up for a quarter of the steps; what leaks, leaks from the start."""
-    steps = np.arange(1200.0)
-
-    assert trend(2e4 * steps + 1e6 * np.minimum(steps, 300)).interval()[0] > 0
+    assert (slowing.interval()[0] > 0) is goes_on
 
 
 def test_a_slope_of_few_steps_is_not_told() -> None:

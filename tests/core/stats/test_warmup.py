@@ -1,37 +1,33 @@
 """The warm-up ends when it is seen to end, and not before."""
 
+import pytest
+
 from trainperf.core.phases import Tag
 from trainperf.core.stats.warmup import WarmupDetector
 
 
-MS = 1_000_000
+CONSTANT = [50.0] * 100
 
 
-def warmup_steps(walls_ms: list[float], tags: int = 0) -> int:
-    """How many of the steps count as warm-up."""
+@pytest.mark.parametrize(
+    ("walls_ms", "tags", "least", "most"),
+    [
+        # Two windows of six must be full before they can agree.
+        (CONSTANT, 0, 12, 12),
+        # Slow first steps must leave the windows' medians first.
+        ([500.0, 400.0, 300.0, 200.0, 150.0, 120.0, *CONSTANT], 0, 13, 20),
+        # *No steady state* is a possible answer.
+        ([10.0 * 1.1**step for step in range(60)], 0, 60, 60),
+        # Profiled steps are slow in their own way and are not looked at.
+        (CONSTANT, int(Tag.PROFILED), 100, 100),
+    ],
+    ids=["constant", "slow at first", "ever slower", "unusual"],
+)
+def test_the_warm_up_lasts_until_two_windows_agree(
+    walls_ms: list[float], tags: int, least: int, most: int
+) -> None:
+    """So many steps are a part of it."""
     detector = WarmupDetector()
-    return sum(detector.is_warmup(round(wall * MS), tags) for wall in walls_ms)
+    number = sum(detector.is_warmup(round(wall * 1_000_000), tags) for wall in walls_ms)
 
-
-def test_constant_steps_need_twelve_to_be_seen_to_be_constant() -> None:
-    """Two windows of six must be full before they can agree."""
-    assert warmup_steps([50.0] * 100) == 12
-
-
-def test_slow_first_steps_prolong_the_warmup() -> None:
-    """Three steps at ten times the pace must leave the windows' medians first."""
-    walls = [500.0, 400.0, 300.0, 200.0, 150.0, 120.0, *[50.0] * 100]
-
-    assert warmup_steps(walls) > 12
-
-
-def test_a_step_time_that_keeps_growing_never_settles() -> None:
-    """*No steady state* is a possible answer."""
-    walls = [10.0 * 1.1**step for step in range(60)]
-
-    assert warmup_steps(walls) == 60
-
-
-def test_unusual_steps_cannot_end_the_warmup() -> None:
-    """Profiled steps are slow in their own way and are not looked at."""
-    assert warmup_steps([50.0] * 100, tags=int(Tag.PROFILED)) == 100
+    assert least <= number <= most

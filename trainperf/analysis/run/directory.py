@@ -152,8 +152,7 @@ def _runs_below(
 
 def _began(content: Sequence[ListedFile]) -> tuple[str, float]:
     """Start of a run by its own clock: copying a directory changes the files' times."""
-    records, _ = _record_files(content)
-    files, _ = _readable({writer: parts[:1] for writer, parts in records.items()})
+    files, _ = _readable(content, most_parts=1)
     started = (file.info.started_at for file in files)
     return max(started, default=""), max(file.modified_s for file in content)
 
@@ -161,30 +160,9 @@ def _began(content: Sequence[ListedFile]) -> tuple[str, float]:
 _Header = tuple[RunInfo, PackedPart | None]
 """What the first lines of a part say; the second of a packed one alone."""
 
-RecordParts = dict[tuple[int, int], list[ListedFile]]
-"""Rank and attempt to the parts of the record file."""
-
-
-def _record_files(content: Sequence[ListedFile]) -> tuple[RecordParts, list[str]]:
-    """The record files of a run, and what is wrong with others."""
-    problems: list[str] = []
-    records: RecordParts = {}
-    for writer, parts in sorted(by_writer(content, rank_and_attempt).items()):
-        whole = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
-        if len(whole) < len(parts):
-            problems.append(
-                f"{parts[len(whole)].path}: the part before it is missing, nothing from there on "
-                "is read"
-            )
-        if whole:
-            records[writer] = whole
-    return records, problems
-
 
 def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
-    records, problems = _record_files(content)
-    files, unreadable = _readable(records)
-    problems += unreadable
+    files, problems = _readable(content)
     if not files:
         raise RunError(problems[0])
     warnings = [f"skipped: {problem}" for problem in problems]
@@ -195,8 +173,21 @@ def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
     return Run(path=directory, attempts=numbered_on(attempts), warnings=tuple(warnings))
 
 
-def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
-    """Record files up to the first part that cannot be read, and what is wrong with that."""
+def _readable(
+    content: Sequence[ListedFile], most_parts: int | None = None
+) -> tuple[list[RecordFile], list[str]]:
+    """Record files up to the first part that is missing or cannot be read, and what is wrong."""
+    problems: list[str] = []
+    records: dict[tuple[int, int], list[ListedFile]] = {}
+    for writer, parts in sorted(by_writer(content, rank_and_attempt).items()):
+        there = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
+        if len(there) < len(parts):
+            problems.append(
+                f"{parts[len(there)].path}: the part before it is missing, nothing from there on "
+                "is read"
+            )
+        if there:
+            records[writer] = there[:most_parts]
     paths = [
         part.path
         for parts in records.values()
@@ -214,7 +205,7 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
             files.append(
                 RecordFile(parts=whole, rank=rank, attempt=attempt, info=header[0], packed=packed)
             )
-    return files, [problem for problem in read.values() if isinstance(problem, str)]
+    return files, problems + [each for each in read.values() if isinstance(each, str)]
 
 
 def _read(part: AnyPath, beginning: bytes | Exception | None) -> _Header | str:

@@ -38,14 +38,9 @@ class JobBlock:
         """Of the lowest rank that took part: steps have the same numbers and tags on all."""
         return next(iter(self.blocks.values()))
 
-    @property
-    def slowest_ns(self) -> Column:
-        """The longest step of any rank."""
-        return self._largest([block.wall_ns for block in self.blocks.values()])
-
     def largest(self, name: str) -> Column:
         """Largest value of a fact over the ranks; NaN where none has it."""
-        return self._largest(self.each(name))
+        return np.asarray(np.fmax.reduce(self.each(name)))
 
     def total(self, name: str) -> Column:
         """Sum of a phase or fact over the ranks; NaN where one has not measured it."""
@@ -71,8 +66,3 @@ class JobBlock:
         """The steps for which *chosen* is true."""
         selected = {place: block.select(chosen) for place, block in self.blocks.items()}
         return JobBlock(blocks=selected, everybody=self.everybody)
-
-    @staticmethod
-    def _largest(values: Sequence[Column]) -> Column:
-        largest: Column = np.fmax.reduce(values)
-        return largest

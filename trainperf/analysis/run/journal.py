@@ -2,13 +2,15 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
 from trainperf.analysis.run.record_file import Content, RecordFile
 from trainperf.analysis.run.window import start_time
+from trainperf.core.groups import summed
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import EndMark, GapRecord, Totals
@@ -34,8 +36,6 @@ _NO_TOTALS = Totals(at_step=-1)
 
 _COUNTS = ("actions_ns", "threads_ns", "sequence_lengths", "dropped", "own", "contention")
 _LEARNED = ("faults", "notes", "reasons", "config", "readings")
-
-K = TypeVar("K", str, int)
 
 
 class Journal:
@@ -63,7 +63,8 @@ class Journal:
         self.pauses: dict[str, list[tuple[int, int]]] = {}
         """Gap to the step before it and its nanoseconds, in order."""
         self._earlier = self._before = _NO_TOTALS
-        self._begun, self._first, self._last, self._is_window = 0, 0.0, math.inf, False
+        self._file: RecordFile
+        """That of the attempt that is read."""
         self._started: datetime | None = None
         self._until_ns = 0
         self._origin_ns = math.inf
@@ -74,18 +75,17 @@ class Journal:
         started = start_time(file.info.started_at)
         if self._started and started and file.first <= 0 <= file.last:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self._until_ns
-            if since_ns >= 0 and (self._until_ns or not self._is_window):
+            if since_ns >= 0 and (self._until_ns or not self._file.is_window):
                 self.pauses.setdefault(Gap.RESTART.label, []).append((-1, since_ns))
                 self.fit_ns += since_ns
-        self._started, self._begun, self._is_window = started, file.begun, file.is_window
-        self._first, self._last = file.first, file.last
+        self._started, self._file = started, file
         self._earlier, self._before = self.totals, _NO_TOTALS
         self.learned, self.end, self._origin_ns = _NO_TOTALS, None, math.inf
         self._reached_ns = self._attributed_ns = self._until_ns = 0
 
     def close(self) -> None:
         """The attempt's file has been read to its end."""
-        window = self._is_window
+        window = self._file.is_window
         begins_ns = round(self._origin_ns) if window and self._origin_ns < math.inf else 0
         # A gap cut out of the last step ends before the step does, hence the larger of the two.
         lasted_ns = max(self._reached_ns - begins_ns, self._attributed_ns)
@@ -105,7 +105,7 @@ class Journal:
             reached_ns = int((content.start_ns + content.wall_ns).max())
             self._reached_ns = max(self._reached_ns, reached_ns)
         elif isinstance(content, GapRecord):
-            step = content.after_step + self._begun
+            step = content.after_step + self._file.begun
             self.pauses.setdefault(content.gap, []).append((step, content.duration_ns))
             if content.gap not in NOT_RECURRING and content.after_step >= 0:
                 self.gaps_after[step] += content.duration_ns
@@ -116,18 +116,19 @@ class Journal:
         elif isinstance(content, EndMark):
             self.end = content
         else:
-            self.damaged_lines += content.lines
+            self.damaged_lines += content
 
     def _add_totals(self, totals: Totals) -> None:
         """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""
-        after = totals.at_step > self._last
+        file = self._file
+        after = totals.at_step > file.last
         if after and self.learned is not _NO_TOTALS:
             return
         # Where those before the window were not read, the first ones count for them.
-        unread = self._first > 0 and self._before is _NO_TOTALS
-        if after or totals.at_step < self._first or unread:
+        unread = file.first > 0 and self._before is _NO_TOTALS
+        if after or totals.at_step < file.first or unread:
             self._before = totals
-        self.learned = _since(self._before, totals) if self._is_window else totals
+        self.learned = _since(self._before, totals) if file.is_window else totals
         self.totals = _continued(self._earlier, self.learned)
 
     def ledger_s(self) -> dict[str, float]:
@@ -143,7 +144,10 @@ class Journal:
 
 def _continued(earlier: Totals, now: Totals) -> Totals:
     """Totals of an attempt on top of those of the attempts before it."""
-    counts = {name: _added(getattr(earlier, name), getattr(now, name)) for name in _COUNTS}
+    counts = {
+        name: summed([*getattr(earlier, name).items(), *getattr(now, name).items()])
+        for name in _COUNTS
+    }
     learned = {name: getattr(earlier, name) | getattr(now, name) for name in _LEARNED}
     tokens = earlier.longest_tokens + now.longest_tokens
     return msgspec.structs.replace(now, longest_tokens=tokens, **counts, **learned)
@@ -156,9 +160,5 @@ def _since(before: Totals, now: Totals) -> Totals:
     return msgspec.structs.replace(now, longest_tokens=tokens, readings={}, **counts)
 
 
-def _added(first: dict[K, int], second: dict[K, int]) -> dict[K, int]:
-    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
-
-
-def _less(now: dict[K, int], before: dict[K, int]) -> dict[K, int]:
+def _less(now: Mapping[Any, int], before: Mapping[Any, int]) -> dict[Any, int]:
     return {key: more for key, count in now.items() if (more := count - before.get(key, 0))}

@@ -90,17 +90,15 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
         there = by_writer(listed(path.parent), machine_of)
         # Attempts of runs that were joined are numbered anew; the names of their files are not.
         _, written = rank_and_attempt(path.name) or (0, files[0].attempt)
-        for (rank, attempt), parts in sorted(there.items()):
-            if attempt != written:
-                continue
+        for rank in sorted(rank for rank, attempt in there if attempt == written):
+            parts = there[rank, written]
             try:
                 begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))
                 read = _series(_lines(parts, most_bytes), begins_ns)
+                if read is not None and len(read):
+                    hosts.setdefault((read.header.host, read.header.rank), []).append(read)
             except (OSError, msgspec.DecodeError, ValueError) as error:
                 problems.append(f"{parts[0].path.name}: cannot be read ({error})")
-                continue
-            if read is not None and len(read):
-                hosts.setdefault((read.header.host, read.header.rank), []).append(read)
     return list(map(_joined, hosts.values())), problems
 
 
@@ -136,11 +134,10 @@ def _lines(parts: Parts, most_bytes: int | None = None) -> Iterator[list[bytes]]
 
 
 def _unpacked(pieces: Iterable[list[bytes] | AnyPath]) -> Iterator[list[bytes]]:
-    for content in pieces:
-        if isinstance(content, list):
-            yield content
-        else:
-            yield gzip.decompress(content.read_bytes()).splitlines()
+    return (
+        piece if isinstance(piece, list) else gzip.decompress(piece.read_bytes()).splitlines()
+        for piece in pieces
+    )
 
 
 def _series(chunks: Iterable[Sequence[bytes]], begins_ns: int) -> MachineSeries | None:

@@ -20,15 +20,8 @@ from trainperf.core.steps.packed import contents as packed_contents
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
-    """Lines that are damaged and were skipped."""
-
-    lines: int
-
-
-Content = StepBlock | Entry | Damaged
-"""What a record file holds, but for its header."""
+Content = StepBlock | Entry | int
+"""What a record file holds, but for its header; how many lines are damaged, and were skipped."""
 
 
 STEP_BYTES = 128
@@ -113,7 +106,7 @@ def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
         block, damaged = decode_steps(schema, steps)
         yield block
         if damaged:
-            yield Damaged(damaged)
+            yield damaged
 
 
 def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
@@ -128,11 +121,11 @@ def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
                 else:
                     yield from _others(content)
         except (RunError, ValueError):
-            yield Damaged(max(1, left))
+            yield max(1, left)
 
 
 def _others(lines: Iterable[bytes]) -> Iterator[Content]:
-    return (decode_entry(line) or Damaged(1) for line in lines)
+    return (decode_entry(line) or 1 for line in lines)
 
 
 def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
@@ -147,7 +140,7 @@ def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
         rising = content.select(content.index > reached[:-1])
         last = reached[-1]
         if len(rising) < len(content):
-            yield Damaged(len(content) - len(rising))
+            yield len(content) - len(rising)
         rest = rising if rest is None else StepBlock.joined([rest, rising])
         while len(rest) >= size:
             yield rest.select(slice(size))

@@ -68,12 +68,10 @@ def trials_beside(run: Run, step_s: float | None) -> tuple[Trials, Path] | None:
 
 def _are_of(other: RunInfo, trials: Trials, info: RunInfo, step_s: float) -> bool:
     """Whether trials of another run are of the same training."""
-    if trials.baseline is None:
-        return False
-    theirs = _facts(other)
+    theirs, before = _facts(other), trials.baseline
     same = all(theirs.get(name, value) == value for name, value in _facts(info).items())
-    as_fast = 1 / _SAME_STEP <= trials.baseline.step_s / step_s <= _SAME_STEP
-    return same and as_fast
+    slower = before.step_s / step_s if before else 0.0
+    return same and 1 / _SAME_STEP <= slower <= _SAME_STEP
 
 
 def _facts(info: RunInfo) -> dict[str, Scalar]:

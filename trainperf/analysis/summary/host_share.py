@@ -22,9 +22,8 @@ def host_share(
     on_hosts = Counter(map(host_of, infos))
     claims = Counter((host_of(info), cpu) for info in infos for cpu in _mask(info))
     cpus_on = Counter(host for host, _ in claims)
-    shares = [_share(info, on_hosts, claims, cpus_on) for info in infos]
-    of_ranks = [share for share in shares if share is not None]
-    least = min(of_ranks, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
+    shares = filter(None, (_share(info, on_hosts, claims, cpus_on) for info in infos))
+    least = min(shares, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
 
     def quotients(part: str, *whole: str) -> list[float]:
         return [

@@ -34,7 +34,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
+from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint
 from trainperf.analysis.summary.waits import own_ns, phase_of, sync_points, wait_ns
 from trainperf.core.arrays import Column
 from trainperf.core.choice import first_that_holds
@@ -235,7 +235,12 @@ class _Judge:
             late_fraction=float(counts[group].sum() if group else counts.max()) / fold.n,
             even_s=even_s,
             named_s=float(fold.held_ns[group].sum()) / fold.n / 1e9 if named else 0.0,
-            who=_who(fold, named),
+            who=first_that_holds(
+                ("too_few_steps", fold.n < LIMITS.steps),
+                ("same", named),
+                ("rotating", 2 * counts.sum() >= fold.n),
+                ("nobody", True),
+            ),
             late=named,
             host=_host([each.rank for each in named], self.ranks, hosts),
             often_late={
@@ -282,9 +287,8 @@ class _Judge:
         if cause is None or 2 * lost_s[cause] < min(late_s, arrives_s):
             return LateRank(rank=self.ranks[place], late_s=late_s, cause=None, cause_s=None)
         cause_s = min(lost_s[cause], arrives_s)
-        if fold.synchronous:
-            # A delay that was waited for is not waited for again.
-            self.blamed_s[place, cause] += cause_s
+        # A delay that was waited for is not waited for again.
+        self.blamed_s[place, cause] += cause_s * fold.synchronous
         return LateRank(rank=self.ranks[place], late_s=late_s, cause=cause.label, cause_s=cause_s)
 
     def _lost_s(self, point: Phase, place: int) -> dict[Phase, float]:
@@ -300,15 +304,6 @@ class _Judge:
         if point is not Phase.CALLBACKS:
             lost_s[Phase.CALLBACKS] = min(rest_s, float(excess_s[Phase.CALLBACKS]))
         return lost_s
-
-
-def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:
-    return first_that_holds(
-        ("too_few_steps", fold.n < LIMITS.steps),
-        ("same", named),
-        ("rotating", 2 * fold.late_steps.sum() >= fold.n),
-        ("nobody", True),
-    )
 
 
 def _beyond(values: Column) -> Column:

@@ -50,5 +50,4 @@ class LeadSteps:
 
 def tagged(rows: Column, tags: int) -> npt.NDArray[np.bool_]:
     """Which of these steps have one of the tags."""
-    which: npt.NDArray[np.bool_] = (rows[:, TAGS].astype(int) & tags) != 0
-    return which
+    return np.asarray((rows[:, TAGS].astype(int) & tags) != 0)

@@ -165,62 +165,7 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
 
 def collecting(lines: SampledLines | None, steps: Collection[int]) -> tuple[StallingCall, ...]:
     """Lines that look for garbage, with their share of these steps, the longest first."""
-    if lines is None:
-        return ()
-    looks = [(lines.stacks[each.stack], each) for each in lines.samples if each.step in steps]
-    in_phases = [(stack, at.stands_for_us) for stack, at in looks if stack.slot not in _NO_PHASES]
-    return _stalling(lines, in_phases, COLLECT)
-
-
-def _stalling(
-    lines: SampledLines,
-    samples: Sequence[WeighedStack],
-    calls: str | tuple[str, ...],
-    around: Collection[Function] = (),
-) -> tuple[StallingCall, ...]:
-    """Lines that make calls of these last names, with their share of samples.
-
-    And that of what comes after the line in the same function, unless that runs the loop.
-    """
-    whole_us = max(1, sum(spent_us for _, spent_us in samples))
-    inside_us = counted(
-        (place, spent_us)
-        for stack, spent_us in samples
-        for place in {lines.places[at] for at in _frames(stack)}
-        if _function(place) not in around
-    )
-    parts_us = counted(
-        ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
-        for stack, spent_us in samples
-        if stack.host_work.endswith(calls)
-    )
-    return tuple(
-        StallingCall(
-            name=name,
-            where=f"{place.file}:{place.line}",
-            fraction=spent_us / whole_us,
-            inside=(spent_us + _after_us(place, inside_us)) / whole_us,
-        )
-        for (name, place), spent_us in parts_us.most_common()
-    )
-
-
-def _after_us(place: Place, spent_us: Mapping[Place, int]) -> int:
-    """Of what was spent at later lines of the function of a place."""
-    return sum(
-        us
-        for other, us in spent_us.items()
-        if _function(other) == _function(place) and other.line > place.line
-    )
-
-
-def _function(place: Place) -> Function:
-    """What tells the function of a place from others."""
-    return place.file, place.function
-
-
-def _stalls(stack: SampledStack) -> bool:
-    return stack.host_work.endswith((COLLECT, *STALLS, *OBJECTS))
+    return () if lines is None else _SampledCode(lines).stalling((), steps, COLLECT)
 
 
 def up_to_steady(
@@ -266,6 +211,7 @@ class _SampledCode:
 
     def __init__(self, lines: SampledLines, *, apart: bool = False) -> None:
         self._lines, self._apart = lines, apart
+        self._functions = [(place.file, place.function) for place in lines.places]
         stacks = [lines.stacks[sample.stack] for sample in lines.samples]
         stacks = [stack for stack in stacks if stack.slot not in _NO_PHASES]
         nearly_all = 1 - LIMITS.worth
@@ -277,7 +223,7 @@ class _SampledCode:
         # is seen around forward, backward and update only runs none of it.
         phases: dict[Function, Counter[str]] = defaultdict(Counter)
         for stack in stacks:
-            for function in set(map(self._function, stack.frames[: stack.outside])):
+            for function in set(map(self._functions.__getitem__, stack.frames[: stack.outside])):
                 phases[function][stack.slot if stack.slot in _WORK else ""] += 1
         self._around = {
             function
@@ -292,14 +238,14 @@ class _SampledCode:
 
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
         """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
-        samples = self._samples(slot, steps)
+        samples = self._samples((slot,), steps)
         number, stacks = len(samples), self._time(samples)
         whole = stacks.total()
         if number < FEWEST_SAMPLES or not whole:
             return None
         tops = counted((frames[-1], weight) for frames, weight in stacks.items() if frames)
-        waits = "data_wait" if slot == BETWEEN else slot
-        loads = [(at.loads, us) for at, us in self._sampled(steps) if at.slot == waits]
+        waits = ("data_wait", BETWEEN) if slot in ("data_wait", BETWEEN) else (slot,)
+        loads = [(at.loads, us) for at, us in self._samples(waits, steps)]
         loading = sum(us for in_loader, us in loads if in_loader) / sum(us for _, us in loads)
         return PhaseLines(
             slot=slot,
@@ -312,7 +258,38 @@ class _SampledCode:
             ),
             host=self._plain_code(samples),
             loader_fraction=None if (None in dict(loads)) else loading,
-            stalls=_stalling(self._lines, samples, (*STALLS, *OBJECTS), self._around),
+            stalls=self.stalling((slot,), steps, *STALLS, *OBJECTS),
+        )
+
+    def stalling(
+        self, slots: Collection[str], steps: Collection[int] | None, *calls: str
+    ) -> tuple[StallingCall, ...]:
+        """Lines of some slots, or of all phases, that make calls of these last names.
+
+        With their share of the samples, and that of what comes after the line in the same function,
+        unless that runs the loop.
+        """
+        samples = self._samples(slots, steps)
+        whole_us = max(1, sum(spent_us for _, spent_us in samples))
+        inside_us = counted(
+            (self._lines.places[place], spent_us)
+            for stack, spent_us in samples
+            for place in set(_frames(stack))
+            if self._functions[place] not in self._around
+        )
+        parts_us = counted(
+            ((stack.host_work, self._lines.places[stack.frames[-1]]), spent_us)
+            for stack, spent_us in samples
+            if stack.host_work.endswith(calls)
+        )
+        return tuple(
+            StallingCall(
+                name=name,
+                where=f"{place.file}:{place.line}",
+                fraction=spent_us / whole_us,
+                inside=(spent_us + _after_us(place, inside_us)) / whole_us,
+            )
+            for (name, place), spent_us in parts_us.most_common()
         )
 
     def _plain_code(self, samples: Sequence[WeighedStack]) -> PlainCode | None:
@@ -320,7 +297,7 @@ class _SampledCode:
         plain = [
             (stack, spent_us)
             for stack, spent_us in samples
-            if stack.host_work and not _stalls(stack)
+            if stack.host_work and not stack.host_work.endswith((COLLECT, *STALLS, *OBJECTS))
         ]
         stacks = counted((stack.frames, spent_us) for stack, spent_us in plain)
         owner = self._owner(stacks, len(samples), self._around)
@@ -344,17 +321,16 @@ class _SampledCode:
 
     def _is_in(self, place: int, owner: LineShare) -> bool:
         """Whether a place is in that function, or at that line where none is named."""
-        at = self._lines.places[place]
-        file, _, line = owner.where.rpartition(":")
-        inside = at.function == owner.function if owner.function else str(at.line) == line
-        return at.file == file and inside
+        at, file = self._lines.places[place], owner.where.rpartition(":")[0]
+        at_line = f"{at.file}:{at.line}" == owner.where
+        return (at.file, at.function) == (file, owner.function) if owner.function else at_line
 
     def beyond(
         self, phase: str, slow: frozenset[int], ordinary: frozenset[int]
     ) -> LineShare | None:
         """What owns that phase of the slow steps beyond what an ordinary step has of it."""
-        samples = self._samples(phase, slow)
-        weights, usual = self._time(samples), self._time(self._samples(phase, ordinary))
+        samples = self._samples((phase,), slow)
+        weights, usual = self._time(samples), self._time(self._samples((phase,), ordinary))
         per_step = len(slow) / len(ordinary)
         excess = Counter(weights)
         excess.subtract({frames: round(weight * per_step) for frames, weight in usual.items()})
@@ -367,15 +343,14 @@ class _SampledCode:
         running = {name for name in part if 10 * usual_part[name] * per_step >= part[name]}
         return self._owner(excess, len(samples), running | self._around, outermost=True)
 
-    def _samples(self, slot: str, steps: Collection[int] | None) -> list[WeighedStack]:
-        return [each for each in self._sampled(steps) if self.slot(each[0]) == slot]
-
-    def _sampled(self, steps: Collection[int] | None) -> list[WeighedStack]:
-        """In some of the steps, or wherever it was."""
+    def _samples(self, slots: Collection[str], steps: Collection[int] | None) -> list[WeighedStack]:
+        """In these slots, or without any in all phases; in some of the steps, or in all."""
+        looks = ((self._lines.stacks[look.stack], look) for look in self._lines.samples)
         return [
-            (self._lines.stacks[sample.stack], sample.stands_for_us)
-            for sample in self._lines.samples
-            if steps is None or sample.step in steps
+            (stack, look.stands_for_us)
+            for stack, look in looks
+            if (steps is None or look.step in steps)
+            and (self.slot(stack) in slots if slots else stack.slot not in _NO_PHASES)
         ]
 
     def _time(self, samples: Iterable[WeighedStack]) -> Stacks:
@@ -390,11 +365,8 @@ class _SampledCode:
         return counted(
             (function, weight)
             for frames, weight in stacks.items()
-            for function in set(map(self._function, frames))
+            for function in set(map(self._functions.__getitem__, frames))
         )
-
-    def _function(self, place: int) -> Function:
-        return _function(self._lines.places[place])
 
     def _line(self, place: int, fraction: float, samples: int, *, named: bool = True) -> LineShare:
         at = self._lines.places[place]
@@ -443,10 +415,19 @@ class _SampledCode:
         inside: dict[Function, Stacks] = defaultdict(Counter)
         for frames, weight in stacks.items():
             if len(frames) > depth:
-                inside[self._function(frames[depth])][frames] += weight
+                inside[self._functions[frames[depth]]][frames] += weight
         return max(inside.items(), key=lambda item: item[1].total(), default=(("", ""), Counter()))
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:
     """Those that name it: a module called outside forward and backward is one call."""
     return stack.frames if stack.slot in ("forward", "backward") else stack.frames[: stack.outside]
+
+
+def _after_us(place: Place, spent_us: Mapping[Place, int]) -> int:
+    """Of what was spent at later lines of the function of a place."""
+    return sum(
+        us
+        for other, us in spent_us.items()
+        if (other.file, other.function) == (place.file, place.function) and other.line > place.line
+    )

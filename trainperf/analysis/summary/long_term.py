@@ -50,44 +50,16 @@ FACTS = (
 )
 """What may grow, or change, together with a step."""
 
-MEANS = (*(f"mean:{phase.label}" for phase in PHASES), *(f"mean:{fact}" for fact in FACTS))
-COLUMNS = ("first", "last", "steady", *MEANS)
+COLUMNS = ("first", "steady", *(phase.label for phase in PHASES), *FACTS)
+"""Of a piece: its first step, how many are steady, and means of these."""
 
-_FIRST, _LAST, _STEADY, _MEANS = range(4)
+_FIRST, _STEADY, _MEANS = range(3)
 _WAITING = (Phase.BACKWARD, Phase.LOOP)
 """Where a rank waits for others."""
 _DEVICE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
-class Levels:
-    """The pieces of one rank, in order, by name of a column; NaN where nothing was steady."""
-
-    def __init__(self, matrix: Column) -> None:
-        self.matrix = matrix
-
-    def __len__(self) -> int:
-        return len(self.matrix)
-
-    def __getitem__(self, name: str) -> Column:
-        return self.matrix[:, COLUMNS.index(name)]
-
-    def between(self, first: float, last: float) -> "Levels":
-        """Those that begin with one of these steps."""
-        return Levels(self.matrix[(self["first"] >= first) & (self["first"] <= last)])
-
-    @property
-    def phases_s(self) -> Column:
-        """What each phase takes in each piece."""
-        return self.matrix[:, _MEANS : _MEANS + len(PHASES)] / 1e9
-
-    @property
-    def walls_s(self) -> Column:
-        """What a step takes in each piece."""
-        walls_s: Column = self.phases_s.sum(axis=1)
-        return walls_s
-
-
-Sides = Mapping[int, tuple[Levels, Levels]]
+Sides = Mapping[int, tuple[Column, Column]]
 """Rank to its pieces before and after."""
 
 
@@ -109,19 +81,27 @@ class LevelsFold:
             ]
             self._steps *= 2
 
-    def levels(self, place: int) -> Levels:
-        """Those of the rank at a place."""
+    def levels(self, place: int) -> Column:
+        """Those of the rank at a place: a row for each piece, NaN where nothing was measured."""
         matrix = np.concatenate([np.empty((0, len(COLUMNS))), *self._rows[place]])
-        return Levels(joined(matrix[matrix[:, _STEADY] > 0], self._steps))
+        return joined(matrix[matrix[:, _STEADY] > 0], self._steps)
 
 
 def _rows(block: StepBlock) -> Column:
     """A piece per step."""
-    missing = np.full(len(block), np.nan)
     steady = (block.tags & DISQUALIFYING) == 0
-    rows = [block.index, block.index, steady, *(block.host_ns(phase) for phase in PHASES)]
-    facts = map(block.fact, FACTS)
-    return np.column_stack([*rows, *(missing if fact is None else fact for fact in facts)])
+    rows = [block.index, steady, *(block.host_ns(phase) for phase in PHASES)]
+    return np.column_stack([*rows, *map(block.values, FACTS)])
+
+
+def phases_s(levels: Column) -> Column:
+    """What each phase takes in each piece; added up, a step."""
+    return levels[:, _MEANS : _MEANS + len(PHASES)] / 1e9
+
+
+def walls_s(levels: Column) -> Column:
+    """What a step takes in each piece."""
+    return np.asarray(phases_s(levels).sum(axis=1))
 
 
 def joined(matrix: Column, steps: int) -> Column:
@@ -132,12 +112,11 @@ def joined(matrix: Column, steps: int) -> Column:
         pieces = np.add.reduceat(np.nan_to_num(matrix) * weights, firsts)
         pieces /= np.add.reduceat(weights, firsts)
     pieces[:, _FIRST] = matrix[firsts, _FIRST]
-    pieces[:, _LAST] = np.maximum.reduceat(matrix[:, _LAST], firsts)
     pieces[:, _STEADY] = np.add.reduceat(matrix[:, _STEADY], firsts)
     return pieces
 
 
-def long_term(ranks: Mapping[int, Levels]) -> LongTerm:
+def long_term(ranks: Mapping[int, Column]) -> LongTerm:
     """Of the levels of some ranks, the lowest first."""
     first = next(iter(ranks.values()))
     if len(first) < LEAST_LEVELS:
@@ -147,42 +126,41 @@ def long_term(ranks: Mapping[int, Levels]) -> LongTerm:
     if gradual is not None:
         # What rises from nearly nothing begins with jumps that are large for its level.
         return LongTerm(drift=gradual)
-    edges = [0, *change_points(first.walls_s), len(first)]
+    edges = [0, *change_points(walls_s(first)), len(first)]
     levels = (_sudden(ranks, span) for span in zip(edges, edges[1:], edges[2:], strict=False))
     return LongTerm(levels=tuple(level for level in levels if level is not None))
 
 
-def _gradual(ranks: Mapping[int, Levels]) -> RunChange | None:
+def _gradual(ranks: Mapping[int, Column]) -> RunChange | None:
     """What a step takes longer bit by bit over all of the run."""
     first = next(iter(ranks.values()))
     # What happens every hundredth step is in few pieces: several make a mean.
-    pieces = np.array_split(first.matrix, min(LEAST_LEVELS, len(first)))
-    means = Levels(np.array([piece.mean(axis=0) for piece in pieces]))
-    line = drift(means["first"], means.walls_s)
-    if line is None or line.begins <= 0 or line.rise < LIMITS.worth * line.begins:
+    pieces = np.array_split(first, min(LEAST_LEVELS, len(first)))
+    means = np.array([piece.mean(axis=0) for piece in pieces])
+    if (drift(means[:, _FIRST], walls_s(means)) or 0.0) < LIMITS.worth:
         return None
     ends, wide = ({rank: _ends(ranks[rank], parts) for rank in ranks} for parts in (16, 4))
     return _change(ends, wide, first, np.mean)
 
 
-def _sudden(ranks: Mapping[int, Levels], span: tuple[int, int, int]) -> RunChange | None:
+def _sudden(ranks: Mapping[int, Column], span: tuple[int, int, int]) -> RunChange | None:
     """What a step takes longer from the middle of a span of levels on, beside that before."""
     first = next(iter(ranks.values()))
-    before, begin, end = ([*first["first"], math.inf][place] for place in span)
-    sides = {
-        rank: (levels.between(before, begin - 1), levels.between(begin, end - 1))
+    steps = [[*first[:, _FIRST], math.inf][place] for place in span]
+    parts = {
+        rank: np.split(levels, np.searchsorted(levels[:, _FIRST], steps))
         for rank, levels in ranks.items()
     }
-    sides = {rank: both for rank, both in sides.items() if all(map(len, both))}
+    sides = {rank: (p[1], p[2]) for rank, p in parts.items() if len(p[1]) and len(p[2])}
     change = _change(sides, sides, next(iter(sides.values()))[1], np.median)
-    until = None if end == math.inf else int(end)
     if change is None:
         return None
-    return msgspec.structs.replace(change, from_step=int(begin), until_step=until)
+    until = None if steps[2] == math.inf else int(steps[2])
+    return msgspec.structs.replace(change, from_step=int(steps[1]), until_step=until)
 
 
 def _change(
-    sides: Sides, wide: Sides, since: Levels, middle: Callable[..., Column]
+    sides: Sides, wide: Sides, since: Column, middle: Callable[..., Column]
 ) -> RunChange | None:
     """The change between two sides; `None` if steps take no longer, or not for long.
 
@@ -192,20 +170,20 @@ def _change(
         since: The pieces, on the lowest rank, of which any may take longer than before.
         middle: What a phase takes on a side, by its pieces.
     """
-    phases_s = {
-        rank: [middle(side.phases_s, axis=0) for side in both] for rank, both in sides.items()
+    of_ranks = {
+        rank: [middle(phases_s(side), axis=0) for side in both] for rank, both in sides.items()
     }
-    begins_s, ends_s = (float(each.sum()) for each in next(iter(phases_s.values())))
-    walls_s, steps = since.walls_s, float(since["steady"].sum())
-    if ends_s <= begins_s or float(walls_s.mean()) * steps < LEAST_LASTS_S:
+    begins_s, ends_s = (float(each.sum()) for each in next(iter(of_ranks.values())))
+    since_s, steps = walls_s(since), float(since[:, _STEADY].sum())
+    if ends_s <= begins_s or float(since_s.mean()) * steps < LEAST_LASTS_S:
         return None
-    grown = {rank: after - before for rank, (before, after) in phases_s.items()}
+    grown = {rank: after - before for rank, (before, after) in of_ranks.items()}
     rank, phase, alone = _cause(grown, ends_s - begins_s)
-    early_s, late_s = phases_s[rank]
+    early_s, late_s = of_ranks[rank]
     return RunChange(
         begins_s=begins_s,
         ends_s=ends_s,
-        lost_s=float((walls_s - begins_s).clip(min=0).mean()) * steps,
+        lost_s=float((since_s - begins_s).clip(min=0).mean()) * steps,
         phase=phase.label,
         phase_begins_s=float(early_s[phase]),
         phase_ends_s=float(late_s[phase]),
@@ -215,10 +193,10 @@ def _change(
     )
 
 
-def _ends(levels: Levels, parts: int) -> tuple[Levels, Levels]:
+def _ends(levels: Column, parts: int) -> tuple[Column, Column]:
     """The first and the last of so many equal parts."""
     number = max(1, len(levels) // parts)
-    return Levels(levels.matrix[:number]), Levels(levels.matrix[-number:])
+    return levels[:number], levels[-number:]
 
 
 def _cause(grown: Mapping[int, Column], rise_s: float) -> tuple[int, Phase, bool]:
@@ -246,24 +224,23 @@ def _alike(early_s: Column, late_s: Column, rise_s: float) -> bool:
     return bool(growth.min() >= LIMITS.mostly * growth.max())
 
 
-def _moved(before: Levels, after: Levels, before_s: float, after_s: float) -> Sequence[Moved]:
+def _moved(before: Column, after: Column, before_s: float, after_s: float) -> Sequence[Moved]:
     """Facts whose mean changed by at least half as much as a step that got longer.
 
     Of the device's memory any growth: the last bit of it is what matters.
     """
-    moved = []
-    for fact in FACTS:
-        early, late = (_median(side[f"mean:{fact}"]) for side in (before, after))
-        # Of what was not measured nothing is true.
-        least = 0.0 if fact == "device_used_bytes" else (after_s / before_s - 1) / 2
-        along = 0 < early < late >= early * (1 + least)
+    least = dict.fromkeys(FACTS, (after_s / before_s - 1) / 2) | {"device_used_bytes": 0.0}
+    sides = [dict(zip(COLUMNS, side.T, strict=True)) for side in (before, after)]
+    means = {fact: [_median(side[fact]) for side in sides] for fact in FACTS}
+    # Of what was not measured nothing is true.
+    moved = {n: m for n, m in means.items() if 0 < m[0] < m[1] >= m[0] * (1 + least[n])}
+    if "waited_ns" in moved:
         # A longer step waits longer for a processor whatever made it longer: the same share of it.
-        if fact == "waited_ns":
-            short_ns, long_ns = (_median(side.walls_s) * 1e9 for side in (before, after))
-            along = along and 2 * (late - early * long_ns / short_ns) >= long_ns - short_ns
-        if along:
-            moved.append(Moved(fact=fact, before=early, after=late))
-    return moved
+        early, late = moved["waited_ns"]
+        short_ns, long_ns = (_median(walls_s(side)) * 1e9 for side in (before, after))
+        if 2 * (late - early * long_ns / short_ns) < long_ns - short_ns:
+            del moved["waited_ns"]
+    return [Moved(fact=fact, before=both[0], after=both[1]) for fact, both in moved.items()]
 
 
 def _median(values: Column) -> float:

@@ -86,26 +86,25 @@ class LossFold:
     """The losses of a run and the work done, collected step by step."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Column]] = {name: [] for name in ("loss", *_FACTS.values())}
+        self._steps = [np.empty((1 + len(_FACTS), 0))]
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
-        self._parts["loss"].append(job.mean_of_those_having("loss"))
-        for fact in _FACTS.values():
-            self._parts[fact].append(job.total(fact))
+        amounts = map(job.total, _FACTS.values())
+        self._steps.append(np.stack([job.mean_of_those_having("loss"), *amounts]))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
         """The curve of *run*; *diverged* says since when its loss is not finite."""
         first = run.attempts[0][0].info
-        steps = {name: np.concatenate([[], *parts]) for name, parts in self._parts.items()}
+        loss, *amounts = np.concatenate(self._steps, axis=1)
         # Steps that a restart repeats from its checkpoint would count twice.
         units = _FACTS if len(run.attempts) == 1 else {}
         return LossCurve(
-            loss=steps["loss"],
+            loss=loss,
             work={
-                unit: first.totals.get(_EARLIER[unit], 0) + np.cumsum(steps[fact])
-                for unit, fact in units.items()
-                if len(steps[fact]) and bool(np.isfinite(steps[fact]).all())
+                unit: first.totals.get(_EARLIER[unit], 0) + np.cumsum(amount)
+                for unit, amount in zip(units, amounts, strict=False)
+                if len(amount) and bool(np.isfinite(amount).all())
             },
             diverged=diverged,
             seed=first.config.get("seed"),
@@ -234,5 +233,4 @@ def _pieces(works: Sequence[Column]) -> Column | None:
 def _means(work: Column, loss: Column, edges: Column) -> Column:
     """Mean loss in each piece of the range, by work: a loss is that of the work since the last."""
     sums = np.append(0.0, np.cumsum(loss[1:] * np.diff(work)))
-    means: Column = np.diff(np.interp(edges, work, sums)) / np.diff(edges)
-    return means
+    return np.asarray(np.diff(np.interp(edges, work, sums)) / np.diff(edges))

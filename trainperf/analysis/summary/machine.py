@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from trainperf.analysis.run.machine import MachineSeries, attempt_ns
@@ -217,10 +218,7 @@ def _host_facts(series: MachineSeries) -> HostFacts:
         worst=_worst(series),
         devices=tuple(
             DeviceFacts(
-                name=device.name,
-                most_mhz=device.most_mhz,
-                limit_w=device.limit_w,
-                nvlinks=device.nvlinks,
+                **msgspec.structs.asdict(device),
                 means=_means(series, place),
                 worst=_worst(series, place),
             )

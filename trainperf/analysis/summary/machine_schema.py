@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from trainperf.core.artifacts.machine import SampledDevice
 from trainperf.core.findings import LIMITS
 
 
@@ -42,19 +43,13 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps >= LIMITS.regular * (self.last_step - self.first_step + 1)
 
 
-class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceFacts(SampledDevice, frozen=True, kw_only=True):
     """One device while the fit ran."""
 
-    name: str
-    most_mhz: float | None = None
-    """Of the chip, not of the run."""
-    limit_w: float | None = None
-    nvlinks: int = 0
-    """Active ones, to whichever other devices."""
-    means: dict[str, float] = {}
+    means: dict[str, float] = msgspec.field(default_factory=dict)
     """Of its columns, over the samples, without what it does not tell: `sm_mhz`, `power_w`,
     `celsius`, `busy`, `others`, `others_busy`."""
-    worst: dict[str, float] = {}
+    worst: dict[str, float] = msgspec.field(default_factory=dict)
     """The largest of them; of `sm_mhz` the least."""
 
 

@@ -28,7 +28,7 @@ from trainperf.core.formatting.units import duration, plural
 from trainperf.core.groups import grouped
 from trainperf.core.machine.processes import has_died
 from trainperf.core.phases import Gap
-from trainperf.core.steps.records import NOT_CLOSED, EndMark, RunInfo
+from trainperf.core.steps.records import NOT_CLOSED, RunInfo
 from trainperf.meters.fold import Fold
 
 
@@ -108,13 +108,15 @@ def run_facts(
 def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     """Sentences for people, none when all is well."""
     journals, since = replay.journals.values(), diverged(replay)
+    alike = grouped(((end.state, end.reason), end) for end in facts.ended_otherwise)
+    most = max(journal.steps for journal in journals)
     unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
     # While a run is being written its ranks have flushed different steps: nothing is wrong.
     left_out = 0 if facts.state == "running" else facts.left_out_steps
     warnings = (
         *run.warnings,
         *_missing_ranks(run),
-        *_endings(facts.ended_otherwise, max(journal.steps for journal in journals)),
+        *(_ending(same, most) for same in alike.values()),
         *(
             f"rank {journal.rank}: {plural(journal.damaged_lines, 'damaged line')} skipped"
             for journal in journals
@@ -188,7 +190,8 @@ def rank_ends(
         died = None if end else has_died(file.info.process)
         killed = end is None and (nobody_writes if died is None else died)
         state: RankState = "killed" if killed else "silent" if silent else "running"
-        state = ended_as(end) if end else state
+        if end:
+            state = _ENDED.get(end.reason, "failed")
         ends.append(
             RankEnd(
                 rank=file.rank,
@@ -202,20 +205,20 @@ def rank_ends(
     return ends
 
 
-def ended_as(end: EndMark) -> State:
-    """What an end mark says."""
-    if end.reason == "finished":
-        return "finished"
-    return "interrupted" if end.reason in ("interrupted", NOT_CLOSED) else "failed"
+_ENDED: Mapping[str, State] = {
+    "finished": "finished",
+    "interrupted": "interrupted",
+    NOT_CLOSED: "interrupted",
+}
+"""What an end mark says; an exception has *failed*."""
 
 
 def _state_of_run(ends: Sequence[RankEnd]) -> State:
     """The lowest rank's, but a run goes on as long as one rank of it does."""
-    match ends[0].state:
-        case "running" | "silent" | "killed":
-            return "running" if {"running", "silent"} & {end.state for end in ends} else "killed"
-        case closed:
-            return closed
+    state, goes_on = ends[0].state, {"running", "silent"} & {end.state for end in ends}
+    if state in ("finished", "interrupted", "failed"):
+        return state
+    return "running" if goes_on else "killed"
 
 
 _HOW = {
@@ -229,19 +232,13 @@ _HOW = {
 """How a rank ended, in words."""
 
 
-def _endings(ends: Sequence[RankEnd], most: int) -> list[str]:
-    """One sentence for each way in which ranks ended otherwise than the run.
+def _ending(same: Sequence[RankEnd], most: int) -> str:
+    """A sentence for ranks that ended alike, otherwise than the run.
 
     Args:
-        ends: Of those ranks.
+        same: Those ranks.
         most: Steps of the rank that came farthest.
     """
-    alike = grouped(((end.state, end.reason), end) for end in ends)
-    return [_ending(same, most) for same in alike.values()]
-
-
-def _ending(same: Sequence[RankEnd], most: int) -> str:
-    """Of ranks that ended alike."""
     ranks, hosts = _first([end.rank for end in same]), {end.host for end in same}
     where = f" (on {hosts.pop()})" if len(hosts) == 1 and "" not in hosts else ""
     named, first = f"rank {ranks}", ""

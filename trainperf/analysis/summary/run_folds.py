@@ -8,10 +8,9 @@ from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.lead_steps import LeadSteps
-from trainperf.analysis.summary.long_term import LevelsFold, long_term
+from trainperf.analysis.summary.long_term import LevelsFold
 from trainperf.analysis.summary.machine import MachineFold
 from trainperf.analysis.summary.run_facts import completed_info, diverged
-from trainperf.analysis.summary.schema import LongTerm
 from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.analysis.summary.waits import COLLECTIVES
 from trainperf.core.artifacts.folder import Documents
@@ -77,10 +76,6 @@ class RunFolds:
             self.steps.observe(job.first)
             self.excluded.update(job.first.excluded())
             self.machine.observe(job.first, self.replay.attempt)
-
-    def long_term(self) -> LongTerm:
-        """How the run changed, by the ranks whose levels were read."""
-        return long_term({r: self.levels.levels(place) for place, r in enumerate(self.run.ranks)})
 
     @property
     def longest(self) -> Fold:

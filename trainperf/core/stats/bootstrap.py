@@ -10,6 +10,7 @@ the runs.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import mean, variance
 from typing import Literal
 
@@ -98,13 +99,8 @@ def block_length(values: Column) -> int:
     signs = np.sign(values - np.median(values))
     signs = signs - signs.mean()
     scale = float(signs @ signs)
-    together, lag = 1.0, 1
-    while scale and lag < n // 4:
-        correlation = float(signs[:-lag] @ signs[lag:]) / scale
-        if correlation <= _NO_CORRELATION:
-            break
-        together += 2 * correlation
-        lag += 1
+    lagged = (float(signs[:-lag] @ signs[lag:]) / scale for lag in range(1, n // 4) if scale)
+    together = 1 + 2 * sum(takewhile(lambda correlation: correlation > _NO_CORRELATION, lagged))
     wanted = max(math.ceil(math.pow(n, 1 / 3)), math.ceil(2 * together))
     return max(1, min(wanted, n // SEGMENTS))
 

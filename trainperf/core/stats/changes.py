@@ -14,7 +14,6 @@ neighbours are below 1 ms, that one is 9 ms.  A wander from 50 to 59 ms has no s
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,25 +48,17 @@ GOES_ON = 0.4
 """What each half's slope must be of that of the whole: what rises and stops is a warm-up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """A rise that goes on over a whole series."""
-
-    begins: float
-    """Median of the first of 16 equal parts."""
-    ends: float
-    """And of the last."""
-    rise: float
-    """Of the line through all of it, from the first place to the last: no single part decides."""
-
-
 def change_points(levels: Column) -> tuple[int, ...]:
     """Places at which a new level begins, ascending; none in a series that wanders or drifts."""
     return tuple(sorted(_splits(np.log(np.maximum(levels, 1e-12)), 0)))
 
 
-def drift(at: Column, levels: Column) -> Drift | None:
-    """The rise of *levels* over *at*; `None` where it is not steady, or there are too few.
+def drift(at: Column, levels: Column) -> float | None:
+    """The rise of *levels* over *at*, as a share of where it begins.
+
+    The rise is that of the line through all of it, so that no single part decides; it begins with
+    the median of the first of 16 equal parts.  `None` where that is not above 0, where the rise is
+    not steady, or there are too few.
 
     Steady: from one of 16 equal parts to the next its median hardly ever falls, or not much where
     it doubles, and each half rises by at least 0.4 of the slope of the whole.
@@ -84,13 +75,9 @@ def drift(at: Column, levels: Column) -> Drift | None:
     slope, early, late = (
         _slope(at[part], levels[part]) for part in (slice(None), slice(half), slice(half, None))
     )
-    if slope <= 0 or min(early, late) < GOES_ON * slope:
+    if slope <= 0 or min(early, late) < GOES_ON * slope or medians[0] <= 0:
         return None
-    return Drift(
-        begins=float(medians[0]),
-        ends=float(medians[-1]),
-        rise=slope * float(at[-1] - at[0]),
-    )
+    return slope * float(at[-1] - at[0]) / float(medians[0])
 
 
 def _splits(logs: Column, offset: int) -> list[int]:
@@ -112,11 +99,15 @@ def _split(logs: Column) -> int | None:
     apart = np.abs(2 * sums - places * (n + 1)) / np.sqrt(places * (n - places))
     place = int(places[np.argmax(apart)])
     width = max(3, min(LEAST_SIDE, n // 8))
-    place = _sharpest(logs, place, width)
+    # Median of the next levels less that of the ones before, at every place with so many.
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(logs, width), axis=1)
+    jumps = medians[width:] - medians[:-width]
+    # The place nearby with the largest jump.
+    first, last = max(width, place - 2 * width), min(n - width, place + 2 * width)
+    place = first + int(np.argmax(np.abs(jumps[first - width : last - width + 1])))
     reach = 4 * width
     after, before = logs[place : place + reach], logs[max(0, place - reach) : place]
     change = float(np.median(after) - np.median(before))
-    jumps = _jumps(logs, width)
     near = np.abs(np.arange(width, n - width + 1) - place) < 2 * width
     usual = float(np.quantile(np.abs(jumps[~near]), 0.9)) if (~near).any() else math.inf
     jump = float(jumps[place - width])
@@ -124,21 +115,6 @@ def _split(logs: Column) -> int | None:
     if large and abs(jump) >= max(ABRUPT * abs(change), UNUSUAL * usual):
         return place
     return None
-
-
-def _sharpest(logs: Column, place: int, width: int) -> int:
-    """The place nearby with the largest jump."""
-    jumps = np.abs(_jumps(logs, width))
-    first = max(width, place - 2 * width)
-    last = min(len(logs) - width, place + 2 * width)
-    return first + int(np.argmax(jumps[first - width : last - width + 1]))
-
-
-def _jumps(logs: Column, width: int) -> Column:
-    """Median of the next levels less that of the ones before, at every place."""
-    windows = np.lib.stride_tricks.sliding_window_view(logs, width)
-    medians = np.median(windows, axis=1)
-    return medians[width:] - medians[:-width]
 
 
 def _slope(at: Column, levels: Column) -> float:

@@ -117,10 +117,6 @@ class Distribution:
         """How many values."""
         return self.serial.n + self.zeros
 
-    def at(self, percentile: float) -> "Distribution":
-        """The same distribution, read at another percentile."""
-        return replace(self, percentile=percentile)
-
     def merge(self, other: "Distribution") -> Self:
         """Counts of both, *other* following this one."""
         binned = self if self.serial.n else other

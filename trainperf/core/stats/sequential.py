@@ -94,13 +94,17 @@ def nominal_levels(looks: int) -> tuple[float, ...]:
     # Density of the sum of the first k pairs' standardised differences, where no look has stopped.
     density = _normal(grid)
     step = _normal(grid[:, None] - grid[None, :]) * width
+    half = len(grid) // 2
+    edges = (grid[:half] + grid[1 : half + 1]) / 2
     levels: list[float] = []
     for number in range(1, looks + 1):
         if number > 1:
             density = step @ density
-        bound = _bound(grid, density * width, spend)
+        # The bound beyond which so much of the mass lies, half of it on either side.
+        bound = -float(np.interp(spend / 2, np.cumsum(density[:half] * width), edges))
         levels.append(2 * NormalDist().cdf(-bound / math.sqrt(number)))
-        density = density * _inside(grid, bound, width)
+        # By the share of each cell of the grid that lies within it.
+        density = density * np.clip((bound - np.abs(grid)) / width + 0.5, 0.0, 1.0)
     return tuple(levels)
 
 
@@ -254,15 +258,3 @@ def _shows_change(estimates: Sequence[tuple[float, float]], level: float, number
 
 def _normal(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi)
-
-
-def _inside(grid: npt.NDArray[np.float64], bound: float, width: float) -> npt.NDArray[np.float64]:
-    """Share of each cell of the grid that lies within the bound."""
-    return np.clip((bound - np.abs(grid)) / width + 0.5, 0.0, 1.0)
-
-
-def _bound(grid: npt.NDArray[np.float64], mass: npt.NDArray[np.float64], spend: float) -> float:
-    """The bound beyond which so much of the mass lies, half of it on either side."""
-    half = len(grid) // 2
-    edges = (grid[:half] + grid[1 : half + 1]) / 2
-    return -float(np.interp(spend / 2, np.cumsum(mass[:half]), edges))

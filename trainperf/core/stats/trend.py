@@ -71,8 +71,8 @@ class Trend:
 
         `None` when they are too few, or each of them brought as many new keys.
         """
-        per_key, doubt = self._per_key()
-        slopes = self._slopes(0.5, 1.0, per_key)
+        least, doubt = self._without_keys()
+        slopes = self._slopes(least, 0.5, 1.0)
         return None if slopes is None or doubt == math.inf else float(np.median(slopes))
 
     def interval(self) -> tuple[float, float] | None:
@@ -82,8 +82,8 @@ class Trend:
         latter, so what is emptied again and again does not grow; and at most 0 where the first
         quarter is left out and the later half of the rest does not grow as the earlier one.
         """
-        per_key, doubt = self._per_key()
-        slopes = self._slopes(0.5, 1.0, per_key)
+        least, doubt = self._without_keys()
+        slopes = self._slopes(least, 0.5, 1.0)
         if slopes is None or doubt == math.inf:
             return None
         pairs = len(slopes)
@@ -91,25 +91,25 @@ class Trend:
         reach = Z95 * math.sqrt(values * (values - 1) * (2 * values + 5) / 18)
         low, high = math.floor((pairs - reach) / 2), math.ceil((pairs + reach) / 2)
         ordered = np.sort(slopes)
-        least = min(float(ordered[max(low, 0)]), self._rise(per_key))
-        least = least if self._goes_on(per_key) else min(least, 0.0)
-        return least - doubt, float(ordered[min(high, pairs - 1)]) + doubt
+        bottom = min(float(ordered[max(low, 0)]), self._rise(least))
+        bottom = bottom if self._goes_on(least) else min(bottom, 0.0)
+        return bottom - doubt, float(ordered[min(high, pairs - 1)]) + doubt
 
     @classmethod
     def across(cls, ranks: "Sequence[Trend]") -> "Trend":
         """The rank that grows fastest: it is the first to run out."""
         return max(ranks, key=lambda rank: rank.value() or 0.0)
 
-    def _per_key(self) -> tuple[float, float]:
-        """What a key takes, and by how much its 95 % interval may shift the slope.
+    def _without_keys(self) -> tuple[Column, float]:
+        """The least values without what keys take, and by how much that may shift the slope.
 
-        Least squares on steps and keys.
+        By least squares on steps and keys, and the 95 % interval of what a key takes.
         """
-        at, least, keys = (np.array(column) for column in (self.at, self.least, self.keys))
-        after = at >= at[0] + WARMUP * (at[-1] - at[0])
-        at, least, keys = at[after], least[after], keys[after]
+        every = [np.array(column) for column in (self.at, self.least, self.keys)]
+        after = every[0] >= every[0][0] + WARMUP * (every[0][-1] - every[0][0])
+        at, least, keys = (column[after] for column in every)
         if len(at) < 2 * LEAST_STRETCHES or keys[0] == keys[-1]:
-            return 0.0, 0.0
+            return every[1], 0.0
         steps = at - at.mean()
         more = keys - keys.mean()
         per_step = float(steps @ more / (steps @ steps))
@@ -117,33 +117,31 @@ class Trend:
         beyond = more - per_step * steps
         spread = float(beyond @ beyond)
         if spread <= 1e-9 * float(more @ more):
-            return 0.0, math.inf
+            return every[1], math.inf
         per_key = float(beyond @ least / spread)
         fit = np.column_stack((np.ones(len(at)), steps, keys))
         left = least - fit @ np.linalg.lstsq(fit, least, rcond=None)[0]
         error = math.sqrt(float(left @ left) / (len(at) - 3) / spread)
-        return per_key, Z95 * error * abs(per_step)
+        return every[1] - per_key * every[2], Z95 * error * abs(per_step)
 
-    def _rise(self, per_key: float) -> float:
+    def _rise(self, least: Column) -> float:
         """Slope between the least values of the two halves."""
         half = (self.at[0] + self.at[-1]) / 2
-        least = np.array(self.least) - per_key * np.array(self.keys)
         points = list(zip(least.tolist(), self.at, strict=True))
         first = min(point for point in points if point[1] < half)
         latter = min(point for point in points if point[1] >= half)
         return float((latter[0] - first[0]) / (latter[1] - first[1]))
 
-    def _goes_on(self, per_key: float) -> bool:
+    def _goes_on(self, least: Column) -> bool:
         middle = (1 + WARMUP) / 2
-        earlier, later = self._slopes(WARMUP, middle, per_key), self._slopes(middle, 1.0, per_key)
+        earlier, later = self._slopes(least, WARMUP, middle), self._slopes(least, middle, 1.0)
         if earlier is None or later is None:  # as few as there may be: the interval is wide
             return True
         return bool(np.median(later) >= GOES_ON * np.median(earlier))
 
-    def _slopes(self, begins: float, ends: float, per_key: float) -> Column | None:
-        """Slopes of all pairs in a part of the steps, without what keys take."""
+    def _slopes(self, least: Column, begins: float, ends: float) -> Column | None:
+        """Slopes of all pairs in a part of the steps."""
         at = np.array(self.at)
-        least = np.array(self.least) - per_key * np.array(self.keys)
         first, last = at[0], at[-1]
         inside = (at >= first + begins * (last - first)) & (at <= first + ends * (last - first))
         return None if inside.sum() < LEAST_STRETCHES else slopes(at[inside], least[inside])

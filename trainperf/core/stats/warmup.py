@@ -31,12 +31,8 @@ class WarmupDetector:
             return False
         if tags & DISQUALIFYING & ~Tag.WARMUP == 0:
             self._walls.append(wall_ns)
-            self.ended = self._settled()
+            walls = list(self._walls)
+            before, after = median(walls[:WINDOW]), median(walls[-WINDOW:])
+            agree = abs(after - before) <= TOLERANCE * before
+            self.ended = agree and len(walls) == 2 * WINDOW
         return True
-
-    def _settled(self) -> bool:
-        if len(self._walls) < 2 * WINDOW:
-            return False
-        walls = list(self._walls)
-        before, after = median(walls[:WINDOW]), median(walls[WINDOW:])
-        return abs(after - before) <= TOLERANCE * before

@@ -204,21 +204,32 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Who wrote the file, as `core.machine.processes` names it; empty where that is unknown."""
 
 
-class OwnReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A meter's value now."""
+
+    value: float | None
+    unit: str
+    n: int = 0
+    """Steps the value stands on."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of a 95 % confidence interval, where one is known."""
+    per_rank: tuple[float | None, ...] = ()
+    reason: str | None = None
+    """Why there is no value."""
+    title: str = ""
+    """Name for people, of a meter that has one."""
+    better: str | None = None
+    """`lower` or `higher`; said of a user's own meter only, others are in `METERS`."""
+
+
+class OwnReading(Reading, frozen=True, kw_only=True, omit_defaults=True):
     """What a user's own meter says of all steps so far, on one rank.
 
     Written while the fit runs, because a report is made without the user's code.
     """
 
     value: float | None = None
-    unit: str
-    title: str
-    better: str | None = None
-    n: int = 0
-    low: float | None = None
-    high: float | None = None
-    reason: str | None = None
-    """Why there is no value."""
     reduction: str = ""
     """Class of the statistic behind it, where *state* tells all of it."""
     state: tuple[float, ...] = ()

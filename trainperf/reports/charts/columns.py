@@ -175,7 +175,8 @@ def columns(job: JobBlock, lead: int | None) -> dict[str, Column | Weighted]:
     Without one they are the mean over ranks.  Where the leading one took no part in these steps,
     they have no phases.
     """
-    slowest_s, walls = job.slowest_ns / 1e9, _walls_ns(job)
+    slowest_s = np.asarray(np.fmax.reduce([b.wall_ns for b in job.blocks.values()])) / 1e9
+    walls = _walls_ns(job)
     amounts = {name: job.total(name) for name in ("tokens_effective", "tokens_padded", "samples")}
     attempts = job.total("attempts")
     return {
