@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
-from trainperf.audit.allocations import Allocations
+from trainperf.audit.allocations import Storages
 from trainperf.audit.attribution import Attribution, Shield
 from trainperf.audit.flops import work_of
 from trainperf.audit.nested import tensors_in
@@ -35,7 +35,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     Args:
         calls: What they are added to.
         where: Attributes calls; entered by the caller.
-        allocations: Told of all calls.
+        storages: Told of all calls.
         shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
     """
 
@@ -43,14 +43,14 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     """Operators that are given functions, such as flex attention, are one call like any other."""
 
     def __init__(
-        self, calls: list[Call], where: Attribution, allocations: Allocations, shield: Shield
+        self, calls: list[Call], where: Attribution, storages: Storages, shield: Shield
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls = calls
-        self._where, self._allocations = where, allocations
+        self._where, self._storages = where, storages
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
-        self._values = Values()
+        self._values = Values(storages)
         self._again: set[int] = set()
         """Sequence numbers of graph nodes of calls that compute the same again."""
         self._place: tuple[Part, int] | None = None
@@ -63,7 +63,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     def __enter__(self) -> Self:
         """What ran since it was left may have used the memory of any tensor it had seen."""
-        self._values = Values()
+        self._values = Values(self._storages)
         self._place = None
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
@@ -127,7 +127,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             like = self._kinds[alike] = _like(func, args, kwargs, out, first)
         of_results = zip(results, storages[len(given) :], strict=True)
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
-        self._allocations.observe(part, site, fresh)
+        self._storages.observe(part, site, fresh)
         self._values.given_to(func, given)
         if not like.places:
             return

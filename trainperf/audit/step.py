@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from typing_extensions import Self
 
-from trainperf.audit.allocations import Allocations, gradients
+from trainperf.audit.allocations import Storages, gradients
 from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.data_flow import unread
@@ -57,13 +57,13 @@ class Audit:
         *,
         most_ns: int | None = None,
     ) -> None:
-        self.allocations = Allocations()
-        """The memory that was taken meanwhile."""
         calls: list[Call] = []
-        gradients = Gradients(calls)
-        self._where = Attribution(model, shield, self.allocations.updated, gradients)
+        self.storages = Storages(calls)
+        """The memory that was taken meanwhile."""
+        gradients = Gradients(calls, self.storages)
+        self._where = Attribution(model, shield, self.storages.updated, gradients)
         self._where.left_ns = math.inf if most_ns is None else most_ns
-        self._mode = AuditMode(calls, self._where, self.allocations, shield)
+        self._mode = AuditMode(calls, self._where, self.storages, shield)
         self._model = model
         self._entered = ExitStack()
         self._start_ns = self._wall_ns = 0
@@ -86,7 +86,7 @@ class Audit:
         warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when")
         self._entered.enter_context(self._where)
         if self._model is not None:
-            self.allocations.follow(gradients(self._model))
+            self.storages.follow(gradients(self._model))
         self._entered.enter_context(self._mode)
         return self
 
