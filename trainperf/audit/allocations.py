@@ -63,9 +63,9 @@ class Storages:
         self._part: Part = "forward"
 
     def number(self, tensor: Tensor) -> int | None:
-        """Of the storage behind a tensor; `None` where it has none to go by, as a sparse one."""
-        local, (memory, _) = local_of(tensor), memory_of(tensor)
-        if local.layout is not torch.strided:
+        """Of the storage behind a tensor; `None` of a sparse one, or one without data."""
+        local, (memory, size) = local_of(tensor), memory_of(tensor)
+        if not size or local.layout is not torch.strided:
             return None
         if memory not in self._alive:
             number = next(self._numbers)
@@ -82,14 +82,11 @@ class Storages:
     def follow(
         self, tensors: Iterable[Tensor], part: Part | None = None, site: Site | None = None
     ) -> set[int]:
-        """Count the storages of *tensors* until they are freed; their numbers.
-
-        Sparse tensors and those without data have none.
-        """
+        """Count the storages of *tensors* until they are freed; numbers of those with data."""
         numbers: set[int] = set()
         for tensor in tensors:
             number, (_, size) = self.number(tensor), memory_of(tensor)
-            if number is None or not size:
+            if number is None:
                 continue
             if number not in self._allocated:
                 self._allocated[number] = Allocation(size, part, site)
@@ -132,15 +129,15 @@ class Storages:
         saved = [self._alive_after(events) & forward for events in self._backwards]
         kept = set[int]().union(*saved)
         left = (self._allocated[each] for each in max(saved, key=self._size_bytes, default=()))
-        made = summed((each.site and each.site.module, each.size_bytes) for each in left)
+        made = summed((each.site.module if each.site else None, each.size_bytes) for each in left)
         held = [0, *accumulate(size for _, size in self._events)]
         at_peak: Counter[Category] = Counter()
+        for number in self._alive_after(held.index(max(held))):
+            at_peak[self._category(number, kept)] += self._allocated[number].size_bytes
         at_peak["parameters"] += ledger.parameters_bytes
         at_peak["buffers"] += ledger.buffers_bytes
         new_states = self._states - self._gradients
         at_peak["optimizer state"] += ledger.optimizer_bytes - self._size_bytes(new_states)
-        for number in self._alive_after(held.index(max(held))):
-            at_peak[self._category(number, kept)] += self._allocated[number].size_bytes
         return msgspec.structs.replace(
             ledger,
             gradients_bytes=max(ledger.gradients_bytes, sum(self._gradients_bytes.values())),

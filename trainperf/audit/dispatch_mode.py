@@ -23,7 +23,7 @@ from trainperf.audit.operator_call import (
     name_of,
     names,
 )
-from trainperf.audit.traffic import accesses_of, is_traced, layout_of
+from trainperf.audit.traffic import accesses_of, layout_of
 from trainperf.audit.values import Values
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
@@ -91,7 +91,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         out = func(*args, **given)
         end_ns, done_ns = monotonic_ns(), thread_ns()
         operators = len(self.calls)
-        if not is_traced(out):
+        # A compiler follows the code with tensors that hold nothing: no work of the step.
+        if not any(isinstance(tensor, FakeTensor) for tensor in tensors_in(out)):
             times = (start_ns, end_ns - start_ns, done_ns - busy_ns)
             self._observed(func, args, given, out, times)
         self._where.left_ns -= thread_ns() - done_ns
@@ -178,6 +179,8 @@ def _like(
     given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
     work = work_of(func, args, kwargs, out)
     accesses = accesses_of(func, args, kwargs, out)
+    # A number in a tensor of no dimensions moves nothing between devices.
+    wide = [tensor for tensor in given if tensor.dim()] or given
     return CallKind(
         name=str(func),
         draws=isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags,
@@ -185,7 +188,7 @@ def _like(
         shapes=tuple(tuple(tensor.shape) for tensor in given),
         dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
         precision=_precision(given or results, work, str(func)),
-        devices=frozenset(_devices(given, results)),
+        devices=frozenset(tensor.device.type for tensor in (*wide, *results)),
         work=work,
         result_dtype=next((dtype_name(tensor.dtype) for tensor in results), None),
     )
@@ -200,7 +203,7 @@ def _takes_apart(kind: type) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_composite(func: OpOverload) -> bool:
-    """Whether it is made of other operators and of nothing else."""
+    """Whether it is made of other operators alone, and not only where the compiler asks."""
     name: str = func.name()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     key = "CompositeImplicitAutograd"
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))  # noqa: SLF001 no public name
@@ -232,9 +235,3 @@ def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
     # Reading the older switch is an error once the newer one was set.
     chosen = getattr(newer, "fp32_precision", None)
     return bool(older.allow_tf32) if chosen is None else bool(chosen == "tf32")
-
-
-def _devices(given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> set[str]:
-    """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
-    wide = [tensor for tensor in given if tensor.dim()] or given
-    return {tensor.device.type for tensor in (*wide, *results)}

@@ -45,7 +45,6 @@ class _Gradient(NamedTuple):
     """How often it had been written by then."""
 
 
-
 class Gradients:
     """Follows gradients through the backwards and updates of a step that it is told of.
 

@@ -51,7 +51,9 @@ class Agreement:
 
     @classmethod
     def of_job(cls) -> "Agreement":
-        """Of the ranks of the process group."""
+        """Of the ranks of the process group, or of this process alone."""
+        if not dist.is_initialized() or dist.get_world_size() == 1:
+            return cls(dist.HashStore(), 0, 1)
         store = c10d._get_default_store()  # noqa: SLF001 there is no public way
         return cls(store, dist.get_rank(), dist.get_world_size())
 

@@ -11,7 +11,8 @@ from typing import ClassVar
 import msgspec
 
 from trainperf.audit.allocations import Storages
-from trainperf.audit.holders import graphs_made, holders
+from trainperf.audit.attribution import graphs_made
+from trainperf.audit.holders import holders
 from trainperf.audit.memory_ledger import Trained, count, storages
 from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.core.artifacts import write_document
