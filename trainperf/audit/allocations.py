@@ -97,8 +97,8 @@ class Storages:
     def line_of(self, memory: int) -> str | None:
         """Where what has this identity was made, if it was in the step and is alive."""
         number, _ = self._alive.get(memory, (None, None))
-        made = None if number is None else self._allocated.get(number)
-        return None if made is None or made.site is None else made.site.line
+        allocation = None if number is None else self._allocated.get(number)
+        return allocation.site.line if allocation and allocation.site else None
 
     def observe(self, part: Part, site: Site, fresh: Iterable[Tensor]) -> None:
         """Take a call: what it returned that is not in the memory of what it was given."""
@@ -129,7 +129,9 @@ class Storages:
         saved = [self._alive_after(events) & forward for events in self._backwards]
         kept = set[int]().union(*saved)
         left = (self._allocated[each] for each in max(saved, key=self._size_bytes, default=()))
-        made = summed((each.site.module if each.site else None, each.size_bytes) for each in left)
+        by_module = summed(
+            (each.site.module if each.site else None, each.size_bytes) for each in left
+        )
         held = [0, *accumulate(size for _, size in self._events)]
         at_peak: Counter[Category] = Counter()
         for number in self._alive_after(held.index(max(held))):
@@ -141,10 +143,10 @@ class Storages:
         return msgspec.structs.replace(
             ledger,
             gradients_bytes=max(ledger.gradients_bytes, sum(self._gradients_bytes.values())),
-            activations_bytes=sum(made.values()) if saved else None,
+            activations_bytes=sum(by_module.values()) if saved else None,
             activations=tuple(
                 ModuleActivations(module=module, size_bytes=size)
-                for module, size in sorted(made.items(), key=lambda item: -item[1])
+                for module, size in sorted(by_module.items(), key=lambda item: -item[1])
             ),
             peak_bytes=sum(at_peak.values()),
             at_peak_bytes={name: size for name, size in at_peak.items() if size},

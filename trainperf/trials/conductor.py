@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.artifacts import trials as document
 from trainperf.core.launch_environment import TrialLaunch
 from trainperf.core.machine.clocks import monotonic_ns
@@ -169,7 +170,8 @@ class Conductor:
     def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
         """What a trial came to; afterwards all is as it was, unless the fit has ended amid it."""
         began = monotonic_ns()
-        snapshot = self._training.snapshot()
+        training = self._training
+        snapshot = Snapshot(training.module, training.optimizers, training.others)
         try:
             losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
             snapshot.restore()
@@ -256,7 +258,7 @@ class Conductor:
             self._switch(trial, on=True)
         if ahead := trial.warmup_steps + self._training.steps_ahead:
             yield ahead
-        self._training.forget_peak()
+        accelerator_of(self._training.device).forget_peak()
         self.untouched = not on
         ran = yield steps
         self.untouched = False
@@ -323,7 +325,11 @@ class Conductor:
         return trial.why_not() or ended or bound_of(trial, self._results)
 
     def _agree(self, value: float) -> float:
-        """The largest of a value over all ranks, so that every rank decides alike."""
+        """The largest of a value over all ranks, so that every rank decides alike.
+
+        Raises:
+            RanksApartError: A rank has not answered; its trials may have been switched off.
+        """
         return self._training.agreement.largest(value)
 
     def _announce(self, trial: Trial) -> None:

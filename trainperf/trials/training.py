@@ -17,10 +17,9 @@ from torch.optim import Optimizer
 
 from trainperf.accelerators import accelerator_of
 from trainperf.core.loop_kind import PLAIN, LoopKind
-from trainperf.core.machine.limits import launched_ranks
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.state import Snapshot, Stateful
+from trainperf.trials.state import Stateful
 
 
 IN_HALF = "it computes in half precision already"
@@ -49,6 +48,8 @@ class Training:
 
     kind: LoopKind = PLAIN
     """How advice is worded."""
+    autocast_line = 'with torch.autocast("{device}", torch.bfloat16): loss = …'
+    """How to keep autocast."""
 
     def __init__(
         self,
@@ -106,11 +107,6 @@ class Training:
         return "" if self.source is not None else "its batches cannot be taken over"
 
     @property
-    def autocast_line(self) -> str:
-        """How to keep autocast."""
-        return f'with torch.autocast("{self.device.type}", torch.bfloat16): loss = …'
-
-    @property
     def computes_in_half(self) -> bool:
         """Whether forward is in half precision already, by autocast or by its parameters."""
         first = next(self.module.parameters(), None)
@@ -161,29 +157,16 @@ class Training:
         """
         return list(self.module) if isinstance(self.module, nn.ModuleList) else [self.module]
 
-    def snapshot(self) -> Snapshot:
-        """What is put back after each trial."""
-        return Snapshot(self.module, self.optimizers, self.others)
-
     # -- the same for all -----------------------------------------------------------------------
 
-    def forget_peak(self) -> None:
-        """Let `peak_bytes` be that of the steps from here on, for whoever else reads it too."""
-        accelerator_of(self.device).forget_peak()
-
     def peak_bytes(self) -> int | None:
-        """Most bytes that the allocator had handed out since then; `None` on a CPU."""
+        """Most bytes that the allocator has handed out; `None` on a CPU."""
         return accelerator_of(self.device).peak_bytes()
 
     @property
     def distributed(self) -> bool:
         """Whether more than one rank trains."""
         return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-    @property
-    def ranks_here(self) -> int:
-        """Ranks on this machine, which share its CPUs; all, where nobody tells."""
-        return launched_ranks() or (dist.get_world_size() if self.distributed else 1)
 
     @cached_property
     def agreement(self) -> Agreement:
