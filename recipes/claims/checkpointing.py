@@ -11,7 +11,7 @@ from recipes.cases.reports import table_lines
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import Batch, ClaimBench, Training, same, sgd
 from recipes.claims.published import CHECKPOINTING
-from trainperf.audit import Audit
+from trainperf.audit.memory_ledger import memory_ledger
 
 
 TIMES = 4
@@ -79,9 +79,7 @@ def _bound(training: Training, batch: Batch) -> Callable[[], Tensor]:
 
 
 def _activations(model: nn.Module, step: Callable[[], Tensor]) -> int:
-    with Audit(model) as audit:
-        step()
-    return audit.allocations.use().activations_bytes or 0
+    return memory_ledger(model, step=step).activations_bytes or 0
 
 
 class _Blocks(nn.Module):

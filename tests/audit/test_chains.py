@@ -6,21 +6,14 @@ from trainperf.audit import audit_step
 
 
 def test_a_chain_hands_on_what_one_kernel_would_keep() -> None:
-    """Of three operators over 1 kB the two results between them, written and read."""
-    given = torch.ones(256)
+    """Of three operators over 1 kB the two results between them; nothing between two products."""
+    given, square = torch.ones(256), torch.ones(8, 8)
 
-    first, second, third = audit_step(lambda: given.neg().exp().sin()).operators
+    chain = audit_step(lambda: given.neg().exp().sin()).operators
+    alone = audit_step(lambda: square.mm(square).neg().mm(square)).operators
 
-    assert (first.inner_bytes, second.inner_bytes, third.inner_bytes) == (1024, 2048, 1024)
-
-
-def test_an_operator_that_stands_alone_hands_nothing_on() -> None:
-    """A product before and after it."""
-    given = torch.ones(8, 8)
-
-    audit = audit_step(lambda: given.mm(given).neg().mm(given))
-
-    assert [use.inner_bytes for use in audit.operators] == [0, 0]
+    assert [use.inner_bytes for use in chain] == [1024, 2048, 1024]
+    assert [use.inner_bytes for use in alone] == [0, 0]
 
 
 def test_the_busy_time_is_part_of_the_host_time() -> None:

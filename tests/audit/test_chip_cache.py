@@ -65,13 +65,6 @@ def remembered() -> list[Chip]:
     return msgspec.json.decode(cache_file(CPU).read_bytes(), type=list[Chip])
 
 
-def test_the_figures_of_earlier_runs_are_used() -> None:
-    """After so many probes nothing is measured any more."""
-    remember()
-
-    assert chip_for(audit(), measure=True) == SLOW
-
-
 def test_a_probe_that_found_a_faster_machine_counts() -> None:
     """Figure by figure; and the next run knows that there was one more."""
     remember(probes=1)
@@ -97,17 +90,19 @@ def test_what_the_audited_step_reached_the_chip_can_do() -> None:
 
 
 @pytest.mark.parametrize(
-    "one",
+    "uses",
     [
-        use(flops=10**9, memory=10**7, host_s=50e-6),
-        use(flops=10**9, host_s=1e-3, precision="int64"),
+        (),
+        # Below a tenth of a millisecond the clock and the launch are part of the time.
+        (use(flops=10**9, memory=10**7, host_s=50e-6),),
+        (use(flops=10**9, host_s=1e-3, precision="int64"),),
     ],
 )
-def test_a_moment_and_a_precision_without_a_peak_say_nothing(one: OperatorUse) -> None:
-    """Below a tenth of a millisecond the clock and the launch are part of the time."""
+def test_the_figures_of_earlier_runs_are_used(uses: tuple[OperatorUse, ...]) -> None:
+    """After so many probes; a moment and a precision without a peak say nothing."""
     remember()
 
-    assert chip_for(audit(one), measure=True) == SLOW
+    assert chip_for(audit(*uses), measure=True) == SLOW
 
 
 def test_without_time_to_measure_only_what_is_known_is_used() -> None:

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from trainperf.audit import audit_step
 from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.groups import summed
 
 
 META = torch.device("meta")
@@ -21,11 +22,7 @@ def meta(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) ->
 
 def contractions(audit: StepAudit) -> dict[str, int]:
     """FLOPs of contractions by part, where there are any."""
-    parts: dict[str, int] = {}
-    for use in audit.operators:
-        if use.matmul_flops:
-            parts[use.part] = parts.get(use.part, 0) + use.matmul_flops
-    return parts
+    return summed((use.part, use.matmul_flops) for use in audit.operators if use.matmul_flops)
 
 
 @pytest.mark.parametrize(
@@ -53,23 +50,33 @@ def test_a_contraction_counts_two_flops_per_product(
     assert audit_step(compute).model_flops == flops
 
 
-def test_backward_of_a_product_is_twice_its_forward() -> None:
-    """A gradient for each of the two operands."""
-    left, right = meta(3, 5, grad=True), meta(5, 7, grad=True)
-
-    audit = audit_step(lambda: (left @ right).sum().backward())
-
-    assert contractions(audit) == {"forward": 210, "backward": 420}
+CONVOLUTION = 2 * 2 * 16 * 8 * 8 * 27
+GATES = 2 * (2 * 5) * 4 * 16 * (8 + 16)
+"""Four gates, each of the input and of the hidden state, at every position."""
 
 
-def test_backward_of_a_convolution_skips_the_gradient_nobody_needs() -> None:
-    """The images of the first layer require none."""
-    layer = nn.Conv2d(3, 16, 3, padding=1)
-    forward = 2 * 2 * 16 * 8 * 8 * 27
+@pytest.mark.parametrize(
+    ("compute", "forward", "backward"),
+    [
+        # A gradient for each of the two operands.
+        (lambda: meta(3, 5, grad=True) @ meta(5, 7, grad=True), 210, 420),
+        # The images of the first layer require none.
+        (
+            lambda: nn.Conv2d(3, 16, 3, padding=1)(torch.ones(2, 3, 8, 8)),
+            CONVOLUTION,
+            CONVOLUTION,
+        ),
+        (lambda: nn.LSTM(8, 16, batch_first=True)(torch.ones(2, 5, 8))[0], GATES, 2 * GATES),
+    ],
+)
+def test_backward_counts_a_product_for_each_gradient_that_is_needed(
+    compute: Callable[[], Tensor], forward: int, backward: int
+) -> None:
+    """And nothing of it is not counted."""
+    audit = audit_step(lambda: compute().sum().backward())
 
-    audit = audit_step(lambda: layer(torch.ones(2, 3, 8, 8)).sum().backward())
-
-    assert contractions(audit) == {"forward": forward, "backward": forward}
+    assert contractions(audit) == {"forward": forward, "backward": backward}
+    assert audit.uncounted == ()
 
 
 @pytest.mark.parametrize("width", [16, 8])
@@ -87,17 +94,6 @@ def test_attention_on_the_cpu_counts_scores_and_values(width: int) -> None:
     assert audit.model_flops == 3 * forward
     # Flash attention keeps no scores and computes them again: hardware FLOPs, not model FLOPs.
     assert audit.hardware_flops == 3 * forward + forward // 2
-
-
-def test_a_recurrent_layer_counts_its_gates() -> None:
-    """Four gates, each of the input and of the hidden state, at every position."""
-    layer = nn.LSTM(8, 16, batch_first=True)
-    forward = 2 * (2 * 5) * 4 * 16 * (8 + 16)
-
-    audit = audit_step(lambda: layer(torch.ones(2, 5, 8))[0].sum().backward())
-
-    assert contractions(audit) == {"forward": forward, "backward": 2 * forward}
-    assert audit.uncounted == ()
 
 
 @pytest.mark.parametrize(

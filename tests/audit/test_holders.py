@@ -14,7 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from trainperf.audit.allocations import memory_of
-from trainperf.audit.holders import graphs_made, holders
+from trainperf.audit.attribution import graphs_made
+from trainperf.audit.holders import holders
 from trainperf.core.artifacts.memory import Holder
 
 

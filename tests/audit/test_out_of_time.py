@@ -37,13 +37,13 @@ def test_batches_without_time_are_taken_to_be_as_those_that_were_looked_at() -> 
     """Whichever it ran out in; the update is looked at all the same."""
     whole, truth = audited(seen=BATCHES)
 
-    assert (whole.batches_seen, whole.stopped) == (BATCHES, False)
+    assert (len(whole.batches), whole.stopped) == (BATCHES, False)
     assert truth["forward", "aten.addmm.default"] == BATCHES
     for seen in (2, 3, 4):
         audit, calls = audited(seen=seen)
         looped = BATCHES if seen >= FEWEST else 1
         truth["forward", "passes"] = truth["backward", "passes"] = looped
-        assert (audit.batches_seen, audit.stopped, calls) == (seen, False, truth)
+        assert (len(audit.batches), audit.stopped, calls) == (seen, False, truth)
 
 
 def test_an_audit_that_has_seen_no_batch_to_its_end_says_so() -> None:

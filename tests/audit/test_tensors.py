@@ -22,6 +22,13 @@ def test_a_tensor_made_of_tensors_is_seen_by_its_parts() -> None:
     assert audit.model_flops == 2 * (2 * 3 * 4 * 2)
 
 
+def test_an_operator_that_only_a_compiler_takes_apart_stays_whole() -> None:
+    """Batch normalisation: torch has a rule for it, and runs its kernel."""
+    audit = audit_step(lambda: nn.BatchNorm2d(4)(torch.ones(2, 4, 3, 3)))
+
+    assert "aten.native_batch_norm.default" in [use.name for use in audit.operators]
+
+
 def jagged() -> object:
     """Rows of different lengths: five in all, and no padding."""
     rows = [torch.ones(2, 4), torch.ones(3, 4)]

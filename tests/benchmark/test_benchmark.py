@@ -153,27 +153,23 @@ def test_inference_functions_are_compared_by_their_outputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "loss"),
+    ("returned", "result"),
     [
         (torch.tensor(2.5), 2.5),
         (2.5, 2.5),
         ({"loss": torch.tensor(2.5), "logits": torch.zeros(3)}, 2.5),
         ((torch.tensor([2.5]), torch.zeros(3)), 2.5),
-        (torch.zeros(3), None),
+        # An output is no loss.
+        (torch.zeros(3), [0.0, 0.0, 0.0]),
+        # A step that returns nothing has no loss, rather than zero.
+        *((nothing, None) for nothing in (None, "text", [], True)),
     ],
 )
-def test_the_loss_is_found_where_steps_return_it(returned: object, loss: float | None) -> None:
-    """A scalar, a number, the entry `loss`, the first of a tuple; an output is no loss."""
+def test_the_loss_is_found_where_steps_return_it(returned: object, result: object) -> None:
+    """A scalar, a number, the entry `loss`, the first of a tuple."""
     found = result_of(returned)
 
-    assert found is not None
-    assert (None if found.ndim else float(found)) == loss
-
-
-@pytest.mark.parametrize("returned", [None, "text", [], True])
-def test_what_is_no_result_is_none(returned: object) -> None:
-    """A step that returns nothing has no loss, rather than zero."""
-    assert result_of(returned) is None
+    assert (found if found is None else found.tolist()) == result
 
 
 def test_the_interval_is_that_of_order_statistics() -> None:
@@ -220,19 +216,19 @@ def test_memory_that_the_call_takes_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [((0, 30), "warmup=0"), ((1, 5), "repeat=5"), ((1, 30, 0), "calls=0")],
+    ("measure", "said"),
+    [
+        (lambda: benchmark_step(constant(0.0), None, 0, 30), "warmup=0"),
+        (lambda: benchmark_step(constant(0.0), None, 1, 5), "repeat=5"),
+        (lambda: benchmark_step(constant(0.0), None, 1, 30, 0), "calls=0"),
+        # One function alone is not compared.
+        (lambda: compare({"only": constant(0.0)}, None), "benchmark_step"),
+    ],
 )
-def test_numbers_that_measure_nothing_are_refused(arguments: tuple[int, ...], said: str) -> None:
+def test_what_measures_nothing_is_refused(measure: Callable[[], object], said: str) -> None:
     """With the value and the remedy."""
     with pytest.raises(ConfigError, match=said):
-        benchmark_step(constant(0.0), None, *arguments)
-
-
-def test_one_function_alone_is_not_compared() -> None:
-    """The message names what to use instead."""
-    with pytest.raises(ConfigError, match="benchmark_step"):
-        compare({"only": constant(0.0)}, None)
+        measure()
 
 
 def made(name: str, median_s: float) -> StepBenchmark:

@@ -44,21 +44,14 @@ def failure(call: Callable[[], object]) -> SmokeFailure:
     return failed.value
 
 
-def test_equal_steps_with_dropout_have_equal_losses() -> None:
-    """Both draw the same masks."""
-    model = model_with(0.5)
-
-    assert_close_loss(loss_of(model), loss_of(copy.deepcopy(model)), BATCH, rtol=0.0, atol=0.0)
-
-
-def test_a_loss_comparison_leaves_the_random_state_as_it_was() -> None:
-    """A test that compares losses does not change the ones after it."""
+def test_equal_steps_with_dropout_have_equal_losses_and_the_random_state_stays() -> None:
+    """Both draw the same masks; a test that compares losses does not change the ones after it."""
     model = model_with(0.5)
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
 
-    assert_close_loss(loss_of(model), loss_of(model), BATCH)
+    assert_close_loss(loss_of(model), loss_of(copy.deepcopy(model)), BATCH, rtol=0.0, atol=0.0)
 
     assert torch.equal(torch.rand(1), expected)
 
@@ -188,22 +181,17 @@ def test_a_held_graph_is_found_and_its_path_named(name: str) -> None:
     assert_no_graph_held(hold(torch.ones(2)) if name != "a graph node" else [None])
 
 
-def test_a_model_and_its_optimizer_hold_no_graph_after_a_step() -> None:
-    """Parameters need gradients but are leaves; gradients and moments have no graph."""
+def test_a_model_holds_a_graph_after_a_step_only_in_a_gradient_that_has_one() -> None:
+    """Parameters need gradients but are leaves; `create_graph=True` keeps one in `.grad`."""
     model = model_with(0.1)
     optimizer = torch.optim.AdamW(model.parameters())
     loss_of(model)(BATCH).backward()
     optimizer.step()
 
     assert_no_graph_held([model, optimizer])
-
-
-def test_a_gradient_with_a_graph_is_found_at_its_parameter() -> None:
-    """`create_graph=True` keeps one in `.grad`."""
-    model = torch.nn.Linear(2, 1)
-    model.weight.grad = model.weight * 2
-
-    assert "model.weight.grad: " in failure(lambda: assert_no_graph_held(model, name="model")).saw
+    model[0].weight.grad = model[0].weight * 2
+    failed = failure(lambda: assert_no_graph_held(model, name="model"))
+    assert "model.0.weight.grad: " in failed.saw
 
 
 def test_many_held_graphs_are_counted() -> None:
@@ -313,10 +301,7 @@ def test_a_step_within_its_memory_passes_and_one_beyond_fails() -> None:
     assert memory.above_start_bytes > 0.9 * taken
     assert "above what was held before, not below 64.0 MiB" in failed.saw
     assert "smaller micro-batch" in failed.do
-
-
-def test_the_whole_process_counts_unless_said_otherwise() -> None:
-    """An interpreter with torch in it takes more than a MiB."""
+    # The whole process counts unless said otherwise: torch takes more than a MiB.
     assert "at the peak" in failure(lambda: assert_peak_memory_under(hungry, 32 << 20, 1 << 20)).saw
 
 
@@ -340,18 +325,12 @@ def batches(*sizes: int) -> list[torch.Tensor]:
     return [torch.ones(size, 2) for size in sizes]
 
 
-def test_one_shape_is_compiled_once(compiler: None) -> None:
-    """Four batches, one graph: no C++ compiler needed."""
+def test_one_shape_is_compiled_once_and_the_first_change_may_be_left_out(compiler: None) -> None:
+    """Torch makes the dimension dynamic there; afterwards every size passes."""
     step = torch.compile(times_two, backend="eager")
 
     assert_no_recompile(step, batches(4, 4, 4, 4))
     assert_no_recompile(step, batches(4, 4))
-
-
-def test_the_first_change_of_shape_may_be_left_out(compiler: None) -> None:
-    """Torch makes the dimension dynamic there; afterwards every size passes."""
-    step = torch.compile(times_two, backend="eager")
-
     assert_no_recompile(step, batches(4, 5, 6, 7), warmup=2)
 
 

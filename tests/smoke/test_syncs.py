@@ -83,22 +83,26 @@ def test_a_healthy_training_step_passes(kind: type[torch.optim.Optimizer]) -> No
     assert_no_sync(support.smoke.trains, BATCH, kind(model.parameters()), model)
 
 
-def test_the_line_and_the_function_are_the_users() -> None:
+@pytest.mark.parametrize(
+    ("step", "where", "advice"),
+    [
+        (
+            support.smoke.reads_item,
+            f"{line_of('.item()')} in reads_item: .item()",
+            "loss.detach()",
+        ),
+        (support.smoke.branches, f"{line_of('if batch')} in branches", "torch.where"),
+    ],
+)
+def test_the_line_and_the_function_are_the_users_and_the_advice_fits(
+    step: Callable[[torch.Tensor], object], where: str, advice: str
+) -> None:
     """Not a line of torch, and not this file, from which the step was called."""
     with pytest.raises(SmokeFailure) as failed:
-        assert_no_sync(support.smoke.reads_item, BATCH)
+        assert_no_sync(step, BATCH)
 
-    said = f"support/smoke.py:{line_of('.item()')} in reads_item: .item()"
-    assert said in str(failed.value)
-    assert "loss.detach()" in failed.value.do
-
-
-def test_a_branch_on_a_tensor_says_what_to_write_instead() -> None:
-    """The advice fits the fault."""
-    with pytest.raises(SmokeFailure, match=r"torch\.where") as failed:
-        assert_no_sync(support.smoke.branches, BATCH)
-
-    assert f"support/smoke.py:{line_of('if batch')} in branches" in failed.value.saw
+    assert f"support/smoke.py:{where}" in failed.value.saw
+    assert advice in failed.value.do
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -155,13 +159,9 @@ def test_only_the_warm_up_may_wait() -> None:
         assert_no_sync(step, BATCH, warmup=0)
 
 
-def test_a_function_that_may_read_may_read() -> None:
+def test_a_function_that_may_read_may_read_and_its_errors_are_its_own() -> None:
     """On a CPU nobody can tell a length on the host from a loss on the device, but its author."""
     assert_no_sync(support.smoke.reads_item, BATCH, allowed=("reads_item",))
-
-
-def test_errors_of_the_step_are_the_steps() -> None:
-    """They are not turned into a failed smoke test."""
     with pytest.raises(RuntimeError, match="must match"):
         assert_no_sync(lambda: BATCH + torch.ones(3), warmup=0)
 

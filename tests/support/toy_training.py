@@ -1,6 +1,6 @@
 """A small training for the built-in trials, and all of it that a trial must leave as it was."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -84,3 +84,12 @@ def everything(training: Training) -> list[object]:
     ]
     settings = (torch.get_float32_matmul_precision(), torch.get_num_threads())
     return [*facts, settings, torch.backends.cudnn.benchmark]
+
+
+def switched(trial: Trial, look: Callable[[], Any]) -> list[Any]:
+    """What is seen before a change is made, with it, and after it."""
+    seen_before = look()
+    trial.on()
+    seen_during = look()
+    trial.off()
+    return [seen_before, seen_during, look()]

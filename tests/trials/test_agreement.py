@@ -76,7 +76,6 @@ def test_trials_that_end_early_on_a_rank_hold_up_no_other(
 ) -> None:
     """It goes on to train, and would wait for the others in its next collective."""
     store, guard = HashStore(), Guard()
-    monkeypatch.setattr(Training, "distributed", True)
     monkeypatch.setattr(Agreement, "of_job", lambda: Agreement(store, 1, 2))
     module = torch.nn.Linear(2, 2)
     training = Training(module, [], torch.device("cpu"))

@@ -336,7 +336,6 @@ def test_ranks_decide_alike_where_the_compiler_works_on_one_of_them_only(
 ) -> None:
     """Rows may be of unlike lengths there; who decides alone asks less often than the others."""
     loops, store = [Loop(), Loop()], HashStore()
-    monkeypatch.setattr(Training, "distributed", True)
     built = threading.local()
     monkeypatch.setattr(
         conductor_module,
@@ -347,7 +346,7 @@ def test_ranks_decide_alike_where_the_compiler_works_on_one_of_them_only(
     def run(rank: int) -> dict[str, str]:
         built.rank = rank
         loop = loops[rank]
-        loop.training._agreement = Agreement(store, rank, 2, patience_ns=60_000 * MS)
+        loop.training.agreement = Agreement(store, rank, 2, patience_ns=60_000 * MS)
         results = loop.run([loop.change("again", 0.5), loop.change("once", 0.5)])
         return {result.id: result.verdict for result in results.trials}
 
@@ -357,15 +356,14 @@ def test_ranks_decide_alike_where_the_compiler_works_on_one_of_them_only(
     assert verdicts == [{"once": "faster", "again": "failed"}] * 2
 
 
-def test_ranks_of_unlike_hosts_try_what_all_of_them_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_unlike_hosts_try_what_all_of_them_have() -> None:
     """Numbers of workers come from the CPUs of a host: nobody answers for another trial."""
     loops, store = [Loop(), Loop()], HashStore()
-    monkeypatch.setattr(Training, "distributed", True)
     names = [["workers_2", "workers_4", "fused"], ["workers_4", "workers_8", "fused"]]
 
     def run(rank: int) -> dict[str, TrialResult]:
         loop = loops[rank]
-        loop.training._agreement = Agreement(store, rank, 2, patience_ns=60_000 * MS)
+        loop.training.agreement = Agreement(store, rank, 2, patience_ns=60_000 * MS)
         factors = {"fused": 0.9, "workers_2": 0.8, "workers_4": 0.5, "workers_8": 2.0}
         return by_id(loop.run([loop.change(name, factors[name]) for name in names[rank]]))
 

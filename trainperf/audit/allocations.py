@@ -1,16 +1,17 @@
-"""Allocations of a step: each storage that it makes, followed until it is freed, and their uses.
+"""Storages of a step: a number for each from when it is first seen until it is freed, and its uses.
 
-Storages are known by weak reference, so observing them keeps nothing alive; memory that an operator
+They are known by weak reference, so following them keeps nothing alive; memory that an operator
 takes and frees within itself is not seen.
 """
 
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, count
+from typing import NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
@@ -18,44 +19,39 @@ from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
 
 from trainperf.audit.nested import walk
-from trainperf.audit.operator_call import Site
+from trainperf.audit.operator_call import Call, Site
 from trainperf.core.artifacts.audit import Part
-from trainperf.core.artifacts.memory import Category
+from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
+from trainperf.core.groups import summed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """One storage of the step."""
+NO_BACKWARD = "no backward ran in the audited step"
+
+
+class Allocation(NamedTuple):
+    """One storage that the step has made, or whose gradients it updates by."""
 
     size_bytes: int
     part: Part | None
     """Part of the step that made it; `None` if it is older than the step."""
-    module: str | None
-    line: str | None
+    site: Site | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryUse:
-    """Memory of a step's tensors."""
+class Storages:
+    """Follows storages through the calls and updates that it is told of; grows until the end.
 
-    activations_bytes: int | None
-    """Most that forward had left alive when a backward began; `None` without a backward."""
-    by_module: Mapping[str | None, int]
-    """The same by the module that made it."""
-    gradients_bytes: int
-    """Most that the gradients of all optimizers were when they stepped."""
-    new_state_bytes: int
-    """What became optimizer state in the step."""
-    at_peak: Mapping[Category, int]
-    """The most that was alive at a time, by category."""
+    Args:
+        calls: Of the step so far.
+    """
 
-
-class Allocations:
-    """Follows storages through the calls and updates that it is told of; grows until the end."""
-
-    def __init__(self) -> None:
-        self._allocated: list[Allocation] = []
-        """By number."""
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self._numbers = count()
+        self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
+        """Memory, by identity, to the number that it has until it is freed."""
+        self.freed_at: dict[int, int] = {}
+        """By number, how many calls there were when it was freed."""
+        self._allocated: dict[int, Allocation] = {}
         self._events: list[tuple[int, int]] = []
         """In order: number of a storage, and the bytes that it takes, below zero as it is freed."""
         self._backwards: list[int] = []
@@ -64,41 +60,45 @@ class Allocations:
         self._states: set[int] = set()
         self._gradients_bytes: dict[int, int] = {}
         """Most gradient bytes of each optimizer at its steps."""
-        self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._part: Part = "forward"
+
+    def number(self, tensor: Tensor) -> int | None:
+        """Of the storage behind a tensor; `None` of a sparse one, or one without data."""
+        local, (memory, size) = local_of(tensor), memory_of(tensor)
+        if not size or local.layout is not torch.strided:
+            return None
+        if memory not in self._alive:
+            number = next(self._numbers)
+            freed = partial(self._freed, memory, number)
+            self._alive[memory] = number, weakref.ref(local.untyped_storage(), freed)
+        return self._alive[memory][0]
+
+    def _freed(self, memory: int, number: int, _: object) -> None:
+        self._alive.pop(memory, None)
+        self.freed_at[number] = len(self._calls)
+        if number in self._allocated:
+            self._events.append((number, -self._allocated[number].size_bytes))
 
     def follow(
         self, tensors: Iterable[Tensor], part: Part | None = None, site: Site | None = None
     ) -> set[int]:
-        """Follow the storages of *tensors* until they are freed; their numbers.
-
-        Sparse tensors and those without data have none.
-        """
+        """Count the storages of *tensors* until they are freed; numbers of those with data."""
         numbers: set[int] = set()
         for tensor in tensors:
-            local, (key, size) = local_of(tensor), memory_of(tensor)
-            if not size or local.layout is not torch.strided:
+            number, (_, size) = self.number(tensor), memory_of(tensor)
+            if number is None:
                 continue
-            number = len(self._allocated)
-            if key not in self._alive:
-                module, line = (None, None) if site is None else (site.module, site.line)
-                self._allocated.append(
-                    Allocation(size_bytes=size, part=part, module=module, line=line)
-                )
+            if number not in self._allocated:
+                self._allocated[number] = Allocation(size, part, site)
                 self._events.append((number, size))
-                freed = partial(self._freed, key, number)
-                self._alive[key] = (number, weakref.ref(local.untyped_storage(), freed))
-            numbers.add(self._alive[key][0])
+            numbers.add(number)
         return numbers
 
-    def _freed(self, key: int, number: int, _: object) -> None:
-        self._events.append((number, -self._allocated[number].size_bytes))
-        self._alive.pop(key, None)
-
-    def line_of(self, storage: int) -> str | None:
-        """Where a storage was made, if it was in the step and is alive."""
-        alive = self._alive.get(storage)
-        return None if alive is None else self._allocated[alive[0]].line
+    def line_of(self, memory: int) -> str | None:
+        """Where what has this identity was made, if it was in the step and is alive."""
+        number, _ = self._alive.get(memory, (None, None))
+        allocation = None if number is None else self._allocated.get(number)
+        return allocation.site.line if allocation and allocation.site else None
 
     def observe(self, part: Part, site: Site, fresh: Iterable[Tensor]) -> None:
         """Take a call: what it returned that is not in the memory of what it was given."""
@@ -115,30 +115,42 @@ class Allocations:
         most, size_bytes = self._gradients_bytes, self._size_bytes(gradients)
         most[id(optimizer)] = max(most.get(id(optimizer), 0), size_bytes)
         self._gradients |= gradients
-        # State that is older than the step is not followed.
-        tensors = walk(optimizer.state, Tensor)
-        states = (self._alive.get(memory_of(tensor)[0]) for tensor in tensors)
-        self._states |= {alive[0] for alive in states if alive is not None}
+        # State that is older than the step is not counted.
+        states = map(self.number, walk(optimizer.state, Tensor))
+        self._states |= self._allocated.keys() & states
 
-    def use(self) -> MemoryUse:
-        """Replay the step: what was alive at its peak, and when backward began."""
-        forward = {n for n, each in enumerate(self._allocated) if each.part == "forward"}
+    def complete(self, ledger: MemoryLedger) -> MemoryLedger:
+        """A ledger of what exists regardless of the batch, completed by the memory of the step.
+
+        Args:
+            ledger: Counted after the step.
+        """
+        forward = {n for n, each in self._allocated.items() if each.part == "forward"}
         saved = [self._alive_after(events) & forward for events in self._backwards]
-        left = max(saved, key=self._size_bytes, default=set[int]())
         kept = set[int]().union(*saved)
-        by_module: Counter[str | None] = Counter()
-        for number in left:
-            by_module[self._allocated[number].module] += self._allocated[number].size_bytes
+        left = (self._allocated[each] for each in max(saved, key=self._size_bytes, default=()))
+        by_module = summed(
+            (each.site.module if each.site else None, each.size_bytes) for each in left
+        )
         held = [0, *accumulate(size for _, size in self._events)]
         at_peak: Counter[Category] = Counter()
         for number in self._alive_after(held.index(max(held))):
             at_peak[self._category(number, kept)] += self._allocated[number].size_bytes
-        return MemoryUse(
+        at_peak["parameters"] += ledger.parameters_bytes
+        at_peak["buffers"] += ledger.buffers_bytes
+        new_states = self._states - self._gradients
+        at_peak["optimizer state"] += ledger.optimizer_bytes - self._size_bytes(new_states)
+        return msgspec.structs.replace(
+            ledger,
+            gradients_bytes=max(ledger.gradients_bytes, sum(self._gradients_bytes.values())),
             activations_bytes=sum(by_module.values()) if saved else None,
-            by_module=by_module,
-            gradients_bytes=sum(self._gradients_bytes.values()),
-            new_state_bytes=self._size_bytes(self._states - self._gradients),
-            at_peak=at_peak,
+            activations=tuple(
+                ModuleActivations(module=module, size_bytes=size)
+                for module, size in sorted(by_module.items(), key=lambda item: -item[1])
+            ),
+            peak_bytes=sum(at_peak.values()),
+            at_peak_bytes={name: size for name, size in at_peak.items() if size},
+            reasons={} if saved else {"activations_bytes": NO_BACKWARD},
         )
 
     def _alive_after(self, events: int) -> set[int]:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
-from typing import Protocol
 
 import torch
 from torch import nn
@@ -24,7 +23,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 from torch.utils.hooks import RemovableHandle
-from typing_extensions import ParamSpec, Self
+from typing_extensions import Self
 
 from trainperf.audit.gradients import Gradients, NeedlessGradients
 from trainperf.audit.operator_call import Site
@@ -43,21 +42,18 @@ from trainperf.core.artifacts.audit import Part
 UPDATE_NS = 250_000_000
 """Processor time for an update where none is left."""
 
-P = ParamSpec("P")
-
 # As DDP does: there is no public way.
 _queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
 
 
-class Shield(Protocol):
-    """Wraps a function that torch will call by itself."""
+Hook = Callable[..., None]
+"""A function that torch will call by itself."""
 
-    def __call__(self, function: Callable[P, None], /) -> Callable[P, None]:
-        """The same function; under a guard it never raises."""
-        ...
+Shield = Callable[[Hook], Hook]
+"""Wraps one; under a guard it never raises."""
 
 
-def as_it_is(function: Callable[P, None]) -> Callable[P, None]:
+def as_it_is(function: Hook) -> Hook:
     """No guard: who audits a step by hand sees our faults."""
     return function
 
@@ -113,7 +109,7 @@ class Attribution:
     def __enter__(self) -> Self:
         if self._root is not None and id(self._root) not in self._names:
             self._learn(self._root)
-        shield, self._nodes = self._shield, _nodes()
+        shield, self._nodes = self._shield, graphs_made()
         for handle in (
             register_module_forward_pre_hook(shield(self._enter_module)),
             register_module_forward_hook(shield(self._leave_module), always_call=True),
@@ -169,7 +165,7 @@ class Attribution:
         if updates and not computing and not in_backward and not in_closure():
             part = "optimizer"
         # The node of this call was made just before: its number is the last one given out.
-        nodes, before = _nodes(), self._nodes
+        nodes, before = graphs_made(), self._nodes
         self._sites.setdefault(nodes - 1, site)
         self._nodes = nodes
         return part, site, nodes - 1 if nodes != before else None
@@ -246,8 +242,8 @@ class Attribution:
             self._updated_too(optimizer)
 
 
-def _nodes() -> int:
-    """How many nodes of graphs this thread has made."""
+def graphs_made() -> int:
+    """How many nodes of graphs this thread has made: the number of the next one."""
     return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
 
 

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
-from trainperf.audit.allocations import Allocations
+from trainperf.audit.allocations import Storages
 from trainperf.audit.attribution import Attribution, Shield
 from trainperf.audit.flops import work_of
 from trainperf.audit.nested import tensors_in
@@ -23,7 +23,7 @@ from trainperf.audit.operator_call import (
     name_of,
     names,
 )
-from trainperf.audit.traffic import accesses_of, is_traced, layout_of
+from trainperf.audit.traffic import accesses_of, layout_of
 from trainperf.audit.values import Values
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
@@ -35,7 +35,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     Args:
         calls: What they are added to.
         where: Attributes calls; entered by the caller.
-        allocations: Told of all calls.
+        storages: Told of all calls.
         shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
     """
 
@@ -43,14 +43,14 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     """Operators that are given functions, such as flex attention, are one call like any other."""
 
     def __init__(
-        self, calls: list[Call], where: Attribution, allocations: Allocations, shield: Shield
+        self, calls: list[Call], where: Attribution, storages: Storages, shield: Shield
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls = calls
-        self._where, self._allocations = where, allocations
+        self._where, self._storages = where, storages
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
-        self._values = Values()
+        self._values = Values(storages)
         self._again: set[int] = set()
         """Sequence numbers of graph nodes of calls that compute the same again."""
         self._place: tuple[Part, int] | None = None
@@ -63,7 +63,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     def __enter__(self) -> Self:
         """What ran since it was left may have used the memory of any tensor it had seen."""
-        self._values = Values()
+        self._values = Values(self._storages)
         self._place = None
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
@@ -91,7 +91,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         out = func(*args, **given)
         end_ns, done_ns = monotonic_ns(), thread_ns()
         operators = len(self.calls)
-        if not is_traced(out):
+        # A compiler follows the code with tensors that hold nothing: no work of the step.
+        if not any(isinstance(tensor, FakeTensor) for tensor in tensors_in(out)):
             times = (start_ns, end_ns - start_ns, done_ns - busy_ns)
             self._observed(func, args, given, out, times)
         self._where.left_ns -= thread_ns() - done_ns
@@ -127,7 +128,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             like = self._kinds[alike] = _like(func, args, kwargs, out, first)
         of_results = zip(results, storages[len(given) :], strict=True)
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
-        self._allocations.observe(part, site, fresh)
+        self._storages.observe(part, site, fresh)
         self._values.given_to(func, given)
         if not like.places:
             return
@@ -178,6 +179,8 @@ def _like(
     given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
     work = work_of(func, args, kwargs, out)
     accesses = accesses_of(func, args, kwargs, out)
+    # A number in a tensor of no dimensions moves nothing between devices.
+    wide = [tensor for tensor in given if tensor.dim()] or given
     return CallKind(
         name=str(func),
         draws=isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags,
@@ -185,7 +188,7 @@ def _like(
         shapes=tuple(tuple(tensor.shape) for tensor in given),
         dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
         precision=_precision(given or results, work, str(func)),
-        devices=frozenset(_devices(given, results)),
+        devices=frozenset(tensor.device.type for tensor in (*wide, *results)),
         work=work,
         result_dtype=next((dtype_name(tensor.dtype) for tensor in results), None),
     )
@@ -200,7 +203,7 @@ def _takes_apart(kind: type) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_composite(func: OpOverload) -> bool:
-    """Whether it is made of other operators and of nothing else."""
+    """Whether it is made of other operators alone, and not only where the compiler asks."""
     name: str = func.name()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     key = "CompositeImplicitAutograd"
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))  # noqa: SLF001 no public name
@@ -232,9 +235,3 @@ def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
     # Reading the older switch is an error once the newer one was set.
     chosen = getattr(newer, "fp32_precision", None)
     return bool(older.allow_tf32) if chosen is None else bool(chosen == "tf32")
-
-
-def _devices(given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> set[str]:
-    """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
-    wide = [tensor for tensor in given if tensor.dim()] or given
-    return {tensor.device.type for tensor in (*wide, *results)}

@@ -19,7 +19,6 @@ from trainperf.audit.operator_call import Operator, OperatorWork, name_of, names
 from trainperf.core.artifacts.audit import Kind
 
 
-Shape = Sequence[int]
 Formula = Callable[[Sequence[object]], int]
 """From the arguments of a call to its FLOPs."""
 
@@ -31,30 +30,17 @@ def work_of(
     if any(tensor.layout is not torch.strided for tensor in tensors_in(args)):
         return OperatorWork(kind="other", flops=0, counted=False)  # formulas are for dense tensors
     name = name_of(func)
-    matmul = _contraction(func, name, args, kwargs, out)
-    if matmul is not None:
+    packet = func.overloadpacket if isinstance(func, OpOverload) else func
+    ours = _CONTRACTIONS.get(name)
+    if ours is not None or packet in flop_registry:
+        matmul = ours(args) if ours else int(flop_registry[packet](*args, **kwargs, out_val=out))
         # Attention that keeps no scores computes them again in backward: one of its five products.
         repeated = matmul // 5 if name in _REPEATS else 0
         return OperatorWork(kind="matmul", flops=matmul, repeated_flops=repeated)
     return elementwise(func, args, out)
 
 
-def _contraction(
-    func: Operator,
-    name: str,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    out: object,
-) -> int | None:
-    ours = _CONTRACTIONS.get(name)
-    if ours is not None:
-        return ours(args)
-    packet = func.overloadpacket if isinstance(func, OpOverload) else func
-    theirs = flop_registry.get(packet)
-    return None if theirs is None else int(theirs(*args, **kwargs, out_val=out))
-
-
-def _shape(value: object) -> Shape:
+def _shape(value: object) -> Sequence[int]:
     return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
@@ -76,7 +62,7 @@ def _attention_backward(args: Sequence[object]) -> int:
     return int(sdpa_backward_flop_count(*_one_head_each(args[:4])))  # type: ignore[no-untyped-call]
 
 
-def _one_head_each(tensors: Sequence[object]) -> list[Shape]:
+def _one_head_each(tensors: Sequence[object]) -> list[Sequence[int]]:
     """Shapes of attention's tensors as if no heads of queries shared keys and values."""
     heads = _shape(tensors[0])[:-2]
     return [(*heads, *_shape(tensor)[-2:]) for tensor in tensors]

@@ -5,17 +5,14 @@ that are zeroed, replaced or freed before.  Their memory is known by weak refere
 read of it.
 """
 
-import weakref
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from trainperf.audit.allocations import local_of, memory_of
+from trainperf.audit.allocations import Storages, local_of
 from trainperf.audit.data_flow import Ends
 from trainperf.audit.operator_call import Call
 from trainperf.audit.traffic import storage_key
@@ -46,10 +43,6 @@ class _Gradient(NamedTuple):
     """That called it."""
     version: int
     """How often it had been written by then."""
-    alive: weakref.ref[torch.UntypedStorage]
-
-
-_End = Literal["freed", "updated", "lost sight"]
 
 
 class Gradients:
@@ -57,32 +50,34 @@ class Gradients:
 
     Args:
         calls: Of the step so far.
+        storages: Numbers storages, and tells when they are freed.
     """
 
-    def __init__(self, calls: Sequence[Call]) -> None:
-        self._calls = calls
+    def __init__(self, calls: Sequence[Call], storages: Storages) -> None:
+        self._calls, self._storages = calls, storages
         self._held: set[int] = set()
         """Weights, by identity, of the optimizers that stepped."""
-        self._waiting: dict[int, _Gradient] = {}
-        """Memory, by identity, to the gradient that it has had since the last backward."""
-        self._past: list[tuple[_Gradient, int, _End]] = []
-        """Each with the number of calls up to which only these can have read it."""
+        self._waiting: dict[int | None, _Gradient] = {}
+        """Number of a storage to the gradient that it has had since the last backward."""
+        self._past: list[tuple[_Gradient, int, bool]] = []
+        """Each with the number of calls up to which only these can have read it, and whether it was
+        freed then."""
+        self._updated: set[int] = set()
+        """Weights whose gradients were there at an update."""
         self._reads: dict[int, set[int]] = defaultdict(set)
 
     def backward_ended(self, weights: Iterable[Tensor], line: str) -> None:
         """Take what a backward, called at a line, has left at these weights."""
         gradients = ((id(each), local_of(each.grad)) for each in weights if each.grad is not None)
         for weight, gradient in gradients:
-            memory, size = memory_of(gradient)
+            number = self._storages.number(gradient)
             version = gradient._version  # noqa: SLF001 torch's only count of changes
-            if memory in self._waiting and self._waiting[memory].version == version:
+            if number in self._waiting and self._waiting[number].version == version:
                 continue  # an earlier one has made it
-            self._end(memory)
-            if size and gradient.layout is torch.strided:
-                freed = partial(self._end, memory, "freed")
-                alive = weakref.ref(gradient.untyped_storage(), freed)
+            self._end(number)
+            if number is not None:
                 since, storage = len(self._calls), storage_key(gradient)
-                self._waiting[memory] = _Gradient(weight, storage, since, line, version, alive)
+                self._waiting[number] = _Gradient(weight, storage, since, line, version)
 
     def update(self, optimizer: Optimizer) -> None:
         """Take an update as it begins, and again when it was made: it may call backward itself.
@@ -93,12 +88,13 @@ class Gradients:
             self._held.add(id(weight))
             if weight.grad is not None:
                 self._reads[len(self._calls)].add(storage_key(local_of(weight.grad)))
-                self._end(memory_of(weight.grad)[0], "updated")
+                if gradient := self._end(self._storages.number(weight.grad)):
+                    self._updated.add(gradient.weight)
 
     def pause(self) -> None:
         """From now on others may read the gradients."""
-        for memory in [*self._waiting]:
-            self._end(memory)
+        for number in [*self._waiting]:
+            self._end(number)
 
     def needless(self, weights: Mapping[str, Collection[int]]) -> NeedlessGradients:
         """What no update reads; after `pause`.
@@ -121,21 +117,25 @@ class Gradients:
             self._reads,
         )
 
-    def _end(self, memory: int, how: _End = "lost sight", *_: object) -> None:
-        if memory in self._waiting:
-            self._past.append((self._waiting.pop(memory), len(self._calls), how))
+    def _end(self, number: int | None) -> _Gradient | None:
+        """The gradient that a storage had until now, or until it was freed."""
+        gradient = self._waiting.pop(number, None)
+        if gradient is not None and number is not None:
+            until = self._storages.freed_at.get(number)
+            freed = until is not None
+            self._past.append((gradient, len(self._calls) if until is None else until, freed))
+        return gradient
 
     def _dropped(self) -> Iterator[_Gradient]:
         """Those of weights whose update was for what another backward had left."""
-        updated = {gradient.weight for gradient, _, how in self._past if how == "updated"}
         zeroes: dict[int, list[tuple[int, bool]]] = {each.storage: [] for each, *_ in self._past}
         for at, call in enumerate(self._calls):
             for storage in zeroes.keys() & {access.storage for access in call.accesses}:
                 zeroes[storage].append((at, "zero_." in call.like.name))
-        for gradient, until, how in self._past:
+        for gradient, until, freed in self._past:
             uses = zeroes[gradient.storage]
             within = (zeroed for at, zeroed in uses if gradient.since <= at < until)
-            if gradient.weight in updated and next(within, how == "freed"):
+            if gradient.weight in self._updated and next(within, freed):
                 yield gradient
 
 

@@ -31,7 +31,8 @@ def rows_of(
     device: str,
     cache_bytes: int | None,
     needless: NeedlessGradients,
-) -> tuple[OperatorUse, ...]:
+    times: float = 1.0,
+) -> Iterator[OperatorUse]:
     """The rows of a step, in the order of their first call.
 
     Args:
@@ -39,6 +40,7 @@ def rows_of(
         device: Type of the one that computed.
         cache_bytes: Of its last cache; `None` where that is not known.
         needless: Gradients that no update reads.
+        times: How many times as many batches the step has as these; its update is the same.
     """
     own = [call for call in calls if place_of(call, device) == "device"]
     moved: dict[int, _Moved] = {}
@@ -64,43 +66,20 @@ def rows_of(
         flow = (call.constant, *gone, loops.repeated(call), left.get(id(call)))
         key = (like.name, call.part, call.site, place, *given, *flow)
         alike.setdefault(key, []).append(call)
-    rows = []
     for same in alike.values():
         first, repeated = same[0], loops.repeated(same[0])
-        row = _row(same, place_of(first, device), [moved.get(id(call), (0, 0, 0)) for call in same])
-        rows.append(
-            msgspec.structs.replace(
-                row,
-                unheld=_unheld(first, needless.paths, dead=id(first) in dead),
-                dropped=dropped.get(id(first), ""),
-                siblings=loops.container(first),
-                repeated=repeated,
-                passes=loops.numbers.get(f"{repeated}()", 1),
-                in_call=len(same) // len(set(in_torch.get(first.site, map(id, same)))),
-                reordered=left.get(id(first), 1.0),
-            )
+        more = 1.0 if first.part == "optimizer" else times
+        passes = loops.numbers.get(f"{repeated}()")  # none where it is no loop over calls
+        yield msgspec.structs.replace(
+            _row(same, device, [moved.get(id(call), (0, 0, 0)) for call in same], more),
+            unheld=_unheld(first, needless.paths, dead=id(first) in dead),
+            dropped=dropped.get(id(first), ""),
+            siblings=loops.container(first),
+            repeated=repeated,
+            passes=1 if passes is None else round(passes * more),
+            in_call=len(same) // len(set(in_torch.get(first.site, map(id, same)))),
+            reordered=left.get(id(first), 1.0),
         )
-    return tuple(rows)
-
-
-_COUNTS = (
-    *("calls", "again", "flops", "matmul_flops", "repeated_flops"),
-    *("read_bytes", "written_bytes", "memory_bytes", "fused_bytes", "inner_bytes"),
-)
-_SECONDS = ("host_s", "busy_s", "before_s")
-"""Numbers of a row that grow with the batches of a step."""
-
-
-def several(rows: Sequence[OperatorUse], times: float) -> tuple[OperatorUse, ...]:
-    """The rows of a step with so many times as many batches, and one update all the same."""
-    return tuple(row if row.part == "optimizer" else _several(row, times) for row in rows)
-
-
-def _several(row: OperatorUse, times: float) -> OperatorUse:
-    counts = {name: round(getattr(row, name) * times) for name in _COUNTS}
-    seconds = {name: getattr(row, name) * times for name in _SECONDS}
-    passes = 1 if row.passes == 1 else round(row.passes * times)  # one: no loop over calls
-    return msgspec.structs.replace(row, passes=passes, **counts, **seconds)
 
 
 def _unheld(call: Call, paths: Sequence[str], *, dead: bool) -> str:
@@ -123,43 +102,47 @@ def place_of(call: Call, device: str) -> Place:
     return "link" if device in call.like.devices and len(call.like.devices) > 1 else "host"
 
 
-def _row(calls: Sequence[Call], place: Place, moved: Sequence[_Moved]) -> OperatorUse:
+def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved], times: float) -> OperatorUse:
     first = calls[0]
     like, site = first.like, first.site
     products = [call.like.work for call in calls if call.like.work.kind == "matmul"]
     memory_bytes, fused_bytes, inner_bytes = map(sum, zip(*moved, strict=True))
     accesses = [access for call in calls for access in call.accesses]
+    counts = {
+        "calls": len(calls),
+        "flops": sum(call.like.work.flops for call in calls),
+        "matmul_flops": sum(work.flops for work in products),
+        "repeated_flops": sum(
+            work.flops if first.part == "recompute" else work.repeated_flops for work in products
+        ),
+        "read_bytes": sum(access.size_bytes for access in accesses if not access.writes),
+        "written_bytes": sum(access.size_bytes for access in accesses if access.writes),
+        "memory_bytes": memory_bytes,
+        "fused_bytes": fused_bytes,
+        "inner_bytes": inner_bytes,
+        "again": sum(call.again for call in calls),
+    }
     return OperatorUse(
         name=like.name,
         part=first.part,
         kind=like.work.kind,
-        place=place,
+        place=place_of(first, device),
         module=site.module,
         line=site.line,
         called_at=site.called_at,
         shapes=like.shapes,
         dtypes=like.dtypes,
         precision=like.precision,
-        calls=len(calls),
-        flops=sum(call.like.work.flops for call in calls),
-        matmul_flops=sum(work.flops for work in products),
-        repeated_flops=sum(
-            work.flops if first.part == "recompute" else work.repeated_flops for work in products
-        ),
-        read_bytes=sum(access.size_bytes for access in accesses if not access.writes),
-        written_bytes=sum(access.size_bytes for access in accesses if access.writes),
-        memory_bytes=memory_bytes,
-        fused_bytes=fused_bytes,
-        inner_bytes=inner_bytes,
         constant=first.constant,
-        again=sum(call.again for call in calls),
         ignored=sum(call.ignored for call in calls) / len(calls),
         result_dtype=like.result_dtype,
-        host_s=sum(call.host_ns for call in calls) / 1e9,
-        busy_s=sum(call.busy_ns for call in calls) / 1e9,
-        before_s=sum(call.before_ns for call in calls) / 1e9,
+        host_s=sum(call.host_ns for call in calls) / 1e9 * times,
+        busy_s=sum(call.busy_ns for call in calls) / 1e9 * times,
+        before_s=sum(call.before_ns for call in calls) / 1e9 * times,
         logs=site.logs,
         composed=site.composed,
+        # These are numbers.
+        **{name: round(count * times) for name, count in counts.items()},  # type: ignore[arg-type]
     )
 
 

@@ -15,7 +15,6 @@ from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from trainperf.audit.allocations import memory_of
@@ -55,7 +54,7 @@ def holders(
     Args:
         named: Identities of storages that are accounted for.
         line_of: The line that made a storage, if known.
-        since: Graphs made before are an earlier fit's; see `graphs_made`.
+        since: Graphs made before are an earlier fit's; see `attribution.graphs_made`.
     """
     gc.collect()  # garbage is held by nobody
     gatherings = [
@@ -105,11 +104,6 @@ def _gathered(container: object, named: Collection[int], since: int) -> _Gathere
                 sizes[identity] = size
                 graphs += _graph_number(each) >= since
     return _Gathered(container=container, graphs=graphs, sizes=sizes)
-
-
-def graphs_made() -> int:
-    """Number of the next graph node that this thread makes."""
-    return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
 
 
 def _graph_number(element: object) -> int:

@@ -24,9 +24,6 @@ MOST_NODES = 100_000
 
 _CALLS, _ROUNDS = 200, 5
 
-_SAVED = "_saved_"
-"""How torch's nodes call what they keep for backward."""
-
 
 def in_train_mode(model: nn.Module) -> Counter[str]:
     """Kinds of its modules that answer otherwise in train mode, and are in it, with their number.
@@ -86,7 +83,8 @@ def graph_size(output: object) -> GraphSize | None:
 
 
 def _saved(node: object) -> Iterator[Tensor]:
-    names = [name for name in dir(node) if name.startswith(_SAVED)]
+    # So torch's nodes call what they keep for backward.
+    names = (name for name in dir(node) if name.startswith("_saved_"))
     for name in (*names, "saved_tensors"):
         try:
             value = getattr(node, name, None)

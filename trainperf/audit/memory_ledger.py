@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -18,15 +17,14 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from trainperf.accelerators import accelerator_of
-from trainperf.audit.allocations import Allocations, gradients, memory_of
+from trainperf.audit.allocations import gradients, memory_of
 from trainperf.audit.nested import walk
 from trainperf.audit.step import Audit
-from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
+from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.machine.limits import memory_bytes
 
 
 NO_STEP = "no step was audited"
-NO_BACKWARD = "no backward ran in the audited step"
 
 
 def memory_ledger(
@@ -52,7 +50,7 @@ def memory_ledger(
     audit = Audit(model)
     with audit:
         step()
-    return with_step(count(trained), audit.allocations)
+    return audit.storages.complete(count(trained))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,32 +88,6 @@ def count(trained: Trained, counted: set[int] | None = None) -> MemoryLedger:
         precision=trained.precision,
         world_size=dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1,
         reasons=dict.fromkeys(("activations_bytes", "peak_bytes"), NO_STEP),
-    )
-
-
-def with_step(counted: MemoryLedger, allocations: Allocations) -> MemoryLedger:
-    """*counted*, completed by the memory of the audited step.
-
-    Args:
-        counted: What exists regardless of the batch, counted after the step.
-        allocations: Of the step.
-    """
-    use = allocations.use()
-    at_peak: Counter[Category] = Counter(use.at_peak)
-    at_peak["parameters"] += counted.parameters_bytes
-    at_peak["buffers"] += counted.buffers_bytes
-    at_peak["optimizer state"] += counted.optimizer_bytes - use.new_state_bytes
-    return msgspec.structs.replace(
-        counted,
-        gradients_bytes=max(counted.gradients_bytes, use.gradients_bytes),
-        activations_bytes=use.activations_bytes,
-        activations=tuple(
-            ModuleActivations(module=module, size_bytes=size)
-            for module, size in sorted(use.by_module.items(), key=lambda item: -item[1])
-        ),
-        peak_bytes=sum(at_peak.values()),
-        at_peak_bytes={name: size for name, size in at_peak.items() if size},
-        reasons={} if use.activations_bytes is not None else {"activations_bytes": NO_BACKWARD},
     )
 
 

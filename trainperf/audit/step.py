@@ -10,13 +10,13 @@ import torch
 from torch import nn
 from typing_extensions import Self
 
-from trainperf.audit.allocations import Allocations, gradients
+from trainperf.audit.allocations import Storages, gradients
 from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.data_flow import unread
 from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.gradients import Gradients, NeedlessGradients
-from trainperf.audit.grouping import rows_of, several
+from trainperf.audit.grouping import rows_of
 from trainperf.audit.nested import fields_of
 from trainperf.audit.operator_call import Call
 from trainperf.audit.traffic import storage_key
@@ -57,22 +57,20 @@ class Audit:
         *,
         most_ns: int | None = None,
     ) -> None:
-        self.allocations = Allocations()
-        """The memory that was taken meanwhile."""
         calls: list[Call] = []
-        gradients = Gradients(calls)
-        self._where = Attribution(model, shield, self.allocations.updated, gradients)
+        self.storages = Storages(calls)
+        """The memory that was taken meanwhile."""
+        gradients = Gradients(calls, self.storages)
+        self._where = Attribution(model, shield, self.storages.updated, gradients)
         self._where.left_ns = math.inf if most_ns is None else most_ns
-        self._mode = AuditMode(calls, self._where, self.allocations, shield)
+        self._mode = AuditMode(calls, self._where, self.storages, shield)
         self._model = model
         self._entered = ExitStack()
         self._start_ns = self._wall_ns = 0
         self._calls_before = 0
         """Of batches that were trained before the present one."""
-        self.batches_seen = 0
-        """How many were looked at to their end."""
-        self._batches: list[dict[str, int]] = []
-        """Of each of these: fields that no operator has read, and their bytes."""
+        self.batches: list[dict[str, int]] = []
+        """Of each that was looked at to its end: fields that no operator has read, with bytes."""
         self._batch_bytes = 0
 
     def __enter__(self) -> Self:
@@ -86,7 +84,7 @@ class Audit:
         warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when")
         self._entered.enter_context(self._where)
         if self._model is not None:
-            self.allocations.follow(gradients(self._model))
+            self.storages.follow(gradients(self._model))
         self._entered.enter_context(self._mode)
         return self
 
@@ -107,21 +105,20 @@ class Audit:
         self._calls_before = len(every)
         if self._where.left_ns < 0:
             return
-        self.batches_seen += 1
         fields = dict(fields_of(batch))
         plain = {
             path: storage_key(tensor)
             for path, tensor in fields.items()
             if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.nbytes
         }
-        self._batches.append({path: fields[path].nbytes for path in unread(calls, plain)})
+        self.batches.append({path: fields[path].nbytes for path in unread(calls, plain)})
         dense = (each for each in fields.values() if each.layout is torch.strided)
         self._batch_bytes = sum(tensor.nbytes for tensor in dense)
 
     @property
     def stopped(self) -> bool:
         """Whether it has let operators pass, and has seen no batch to its end."""
-        return self._where.left_ns < 0 and not self.batches_seen
+        return self._where.left_ns < 0 and not self.batches
 
     def release(self) -> None:
         """Leave no hook behind, where `__exit__` came amid an update; call it outside of any."""
@@ -134,8 +131,8 @@ class Audit:
         nobody reads is not told then, as these were made at moments that nobody saw.
         """
         calls, needless, times = self._mode.calls, self._where.needless(), 1.0
-        if self._where.left_ns < 0 and self.batches_seen:
-            times = micro_batches / self.batches_seen
+        if self._where.left_ns < 0 and self.batches:
+            times = micro_batches / len(self.batches)
             needless = NeedlessGradients((), {}, {}, {})
         device = computing(kind for call in calls for kind in call.like.devices)
         parameters = () if self._model is None else self._model.parameters()
@@ -148,13 +145,13 @@ class Audit:
             device=device,
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
-            operators=several(rows_of(calls, device, cache, needless), times),
+            operators=tuple(rows_of(calls, device, cache, needless, times)),
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
             batch_bytes=self._batch_bytes,
             unread={
                 path: size
-                for path, size in (self._batches or [{}])[-1].items()
-                if all(path in each for each in self._batches)
+                for path, size in (self.batches or [{}])[-1].items()
+                if all(path in each for each in self.batches)
             },
         )

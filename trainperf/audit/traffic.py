@@ -10,15 +10,9 @@ from math import prod
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.nested import tensors_in
 from trainperf.audit.operator_call import Access, Operator, name_of, names
-
-
-def is_traced(out: object) -> bool:
-    """Whether a compiler follows the code with tensors that hold nothing: no work of the step."""
-    return any(isinstance(tensor, FakeTensor) for tensor in tensors_in(out))
 
 
 def accesses_of(

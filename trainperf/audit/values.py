@@ -12,29 +12,31 @@ which goes with its storage; what another library writes there, e.g. NumPy, is n
 that is filled with one number is never the same: it may be a kernel's to write.
 """
 
-import weakref
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from itertools import count
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from trainperf.audit.allocations import memory_of
+from trainperf.audit.allocations import Storages
 from trainperf.audit.nested import tensors_in
 from trainperf.audit.operator_call import Access, CallKind, Operator, name_of, names
 from trainperf.audit.traffic import layout_of
 
 
 class Values:
-    """Follows what each storage holds through the calls that it is told of, in their order."""
+    """Follows what each storage holds through the calls that it is told of, in their order.
 
-    def __init__(self) -> None:
+    Args:
+        storages: Numbers storages.
+    """
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
         self._numbers = count()
         self._held: dict[int, int] = {}
-        """Storage, by identity, to the number of its value."""
-        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        """Storage, by number, to the number of its value."""
         self._constant: set[int] = set()
         """Numbers of what is made of numbers alone."""
         self._computed: dict[Hashable, tuple[int, ...]] = {}
@@ -109,20 +111,14 @@ class Values:
 
     def _number(self, tensor: Tensor) -> int:
         """Of what a tensor's storage holds; a new one where nobody told of it."""
-        held = self._held.get(memory_of(tensor)[0])
-        return self._hold(tensor, next(self._numbers)) if held is None else held
+        storage, new = self._storages.number(tensor), next(self._numbers)
+        # The memory of some has no identity to go by.
+        return new if storage is None else self._held.setdefault(storage, new)
 
-    def _hold(self, tensor: Tensor, number: int) -> int:
-        if tensor.layout is torch.strided:  # the memory of others has no identity to go by
-            storage, gone = memory_of(tensor)[0], self._forget
+    def _hold(self, tensor: Tensor, number: int) -> None:
+        storage = self._storages.number(tensor)
+        if storage is not None:
             self._held[storage] = number
-            if storage not in self._alive:
-                self._alive[storage] = weakref.ref(tensor.untyped_storage(), partial(gone, storage))
-        return number
-
-    def _forget(self, storage: int, _: object) -> None:
-        self._held.pop(storage, None)
-        self._alive.pop(storage, None)
 
 
 _FILLS = names(

@@ -25,9 +25,9 @@ def assert_no_recompile(
     process.
     """
     __tracebackhide__ = True
-    built, earlier = [graphs_built()], _metrics()
+    built, earlier = [graphs_built()], dynamo.get_compilation_metrics()
     for at, batch in enumerate(batches):
-        earlier = _metrics() if at == warmup else earlier
+        earlier = dynamo.get_compilation_metrics() if at == warmup else earlier
         step(batch)
         built.append(graphs_built())
     done = len(built) - 1
@@ -43,7 +43,9 @@ def assert_no_recompile(
     if later:
         # torch keeps the latest few only, so the new ones are told apart by identity.
         old = set(map(id, earlier))
-        reasons = [_reason(metric) for metric in _metrics() if id(metric) not in old]
+        reasons = [
+            _reason(metric) for metric in dynamo.get_compilation_metrics() if id(metric) not in old
+        ]
         raise SmokeFailure(*_explained(later, done, reasons))
 
 
@@ -63,15 +65,7 @@ def _explained(later: list[int], done: int, reasons: list[str]) -> tuple[str, st
     return "\n".join([saw, *lines]), do
 
 
-def _metrics() -> list[object]:
-    """Torch's metrics of each graph it built, oldest first; empty where it keeps none."""
-    metrics = getattr(dynamo, "get_compilation_metrics", None)
-    return list(metrics()) if metrics is not None else []
-
-
-def _reason(metric: object) -> str:
-    name = getattr(metric, "co_name", None)
-    file = getattr(metric, "co_filename", None)
-    line = getattr(metric, "co_firstlineno", None)
+def _reason(metric: dynamo.CompilationMetrics) -> str:
     reason = recompile_reason(metric) or "no reason recorded"
-    return f"{name} ({file}:{line}): {first_line(reason)}"
+    place = f"{metric.co_filename}:{metric.co_firstlineno}"
+    return f"{metric.co_name} ({place}): {first_line(reason)}"

@@ -35,23 +35,25 @@ class Agreement:
     """Exchanges values with the other ranks, the k-th of this rank with their k-th.
 
     Args:
-        store: Where all ranks meet.
+        store: Where all ranks meet; `None` of one rank alone.
         rank: Of this process.
         ranks: How many there are.
         patience_ns: How long an answer may take.
     """
 
     def __init__(
-        self, store: c10d.Store, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
+        self, store: c10d.Store | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
     ) -> None:
         self._store, self._rank, self._ranks = store, rank, ranks
         self._patience_ns = patience_ns
-        self._fit = store.add(f"trainperf/trials/{rank}", 1)
+        self._fit = 0 if store is None else store.add(f"trainperf/trials/{rank}", 1)
         self._number = 0
 
     @classmethod
     def of_job(cls) -> "Agreement":
-        """Of the ranks of the process group."""
+        """Of the ranks of the process group, or of this process alone."""
+        if not dist.is_initialized() or dist.get_world_size() == 1:
+            return cls(None, 0, 1)
         store = c10d._get_default_store()  # noqa: SLF001 there is no public way
         return cls(store, dist.get_rank(), dist.get_world_size())
 
@@ -75,11 +77,15 @@ class Agreement:
     def leave(self) -> None:
         """Answer no more: who waits for this rank's next answer need not do so any longer."""
         self._number += 1
-        with suppress(RuntimeError):  # the store is gone, e.g. with rank 0's process
-            self._store.set(self._place(self._rank), _GONE)
+        # The store may be gone, e.g. with rank 0's process.
+        with suppress(RuntimeError):
+            if self._store is not None:
+                self._store.set(self._place(self._rank), _GONE)
 
     def _exchanged(self, value: str) -> list[str]:
         """What every rank has answered to the same question, by rank."""
+        if self._store is None:
+            return [value]
         self._number += 1
         places = [self._place(rank) for rank in range(self._ranks)]
         self._store.set(places[self._rank], value)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.artifacts import trials as document
 from trainperf.core.launch_environment import TrialLaunch
 from trainperf.core.machine.clocks import monotonic_ns
@@ -131,7 +132,7 @@ class Conductor:
         """Trials that all ranks have yet to do: numbers of workers come from a host's CPUs."""
         judged = {result.id for result in self._results}
         waiting = {trial.id: trial for trial in self._trials if trial.id not in judged}
-        common = self._training.in_common(list(waiting))
+        common = self._training.agreement.in_common(list(waiting))
         for trial in waiting.values():
             if trial.id not in common:
                 self._note(trial, verdict="not applicable", reason="another rank has no such trial")
@@ -142,7 +143,7 @@ class Conductor:
         before = now = math.inf
         for _ in range(WARM_LOOKS):
             before, times = now, [ran.ns for ran in (yield WARM_STEPS)]
-            now = self._training.agree(median(times))
+            now = self._agree(median(times))
             if max(now / before, before / now) <= STEADY:
                 break
         return now
@@ -150,7 +151,7 @@ class Conductor:
     def _tried(self, trial: Trial, left: int) -> Steps[None]:
         """One trial, and what it came to."""
         why = self._why_not(trial)
-        if self._training.agree(float(bool(why))):
+        if self._agree(float(bool(why))):
             why = why or "it does not apply on another rank"
             failed = trial.id in self._launch.ended_by
             self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
@@ -169,7 +170,8 @@ class Conductor:
     def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
         """What a trial came to; afterwards all is as it was, unless the fit has ended amid it."""
         began = monotonic_ns()
-        snapshot = self._training.snapshot()
+        training = self._training
+        snapshot = Snapshot(training.module, training.optimizers, training.others)
         try:
             losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
             snapshot.restore()
@@ -187,7 +189,7 @@ class Conductor:
             return result_of(trial, verdict="failed", reason=reason)
         speedup = blocks.speedup()
         differs = losses is not None and not alike(losses, trial.tolerance)
-        differs = self._training.agree(float(differs)) > 0  # or ranks would put together other sets
+        differs = self._agree(float(differs)) > 0  # or ranks would put together other sets
         return result_of(
             trial,
             verdict="loss differs" if differs else verdict_of(speedup.low, speedup.high),
@@ -234,7 +236,7 @@ class Conductor:
             yield trial.warmup_steps
         yield from self._settle()
         self._switch(trial, on=False)
-        step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
+        step_ns = self._agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = _multiple(max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS)), trial)
         blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
@@ -244,10 +246,10 @@ class Conductor:
                 yield from self._block(trial, blocks, steps, on=on)
             if blocks.pairs in LOOKS and is_decided(blocks.speedup()):
                 break
-            over = self._training.agree(monotonic_ns() - until_ns) > 0
+            over = self._agree(monotonic_ns() - until_ns) > 0
             if over and blocks.pairs >= LOOKS[0]:
                 break
-        blocks.graphs = int(self._training.agree(graphs_built() - graphs))
+        blocks.graphs = int(self._agree(graphs_built() - graphs))
         return blocks
 
     def _block(self, trial: Trial, blocks: Blocks, steps: int, *, on: bool) -> Steps[None]:
@@ -256,7 +258,7 @@ class Conductor:
             self._switch(trial, on=True)
         if ahead := trial.warmup_steps + self._training.steps_ahead:
             yield ahead
-        self._training.forget_peak()
+        accelerator_of(self._training.device).forget_peak()
         self.untouched = not on
         ran = yield steps
         self.untouched = False
@@ -265,7 +267,7 @@ class Conductor:
         if on:
             self._switch(trial, on=False)
         work = sum(each.work for each in ran) or float(steps)
-        side.ns.append(self._training.agree(sum(each.ns for each in ran) / work))
+        side.ns.append(self._agree(sum(each.ns for each in ran) / work))
 
     # -- several together -----------------------------------------------------------------------
 
@@ -312,7 +314,7 @@ class Conductor:
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
         faults = self._guard.faults
-        if self._training.agree(float(part in faults)):
+        if self._agree(float(part in faults)):
             self._guard.last(part, trial.off)
             self._training.batches.replay_only(0)
             self._training.batches.draw_from(None)
@@ -321,6 +323,14 @@ class Conductor:
     def _why_not(self, trial: Trial) -> str:
         ended = self._launch.ended_by.get(trial.id, "")
         return trial.why_not() or ended or bound_of(trial, self._results)
+
+    def _agree(self, value: float) -> float:
+        """The largest of a value over all ranks, so that every rank decides alike.
+
+        Raises:
+            RanksApartError: A rank has not answered; its trials may have been switched off.
+        """
+        return self._training.agreement.largest(value)
 
     def _announce(self, trial: Trial) -> None:
         self._trying = trial.id
@@ -334,7 +344,7 @@ class Conductor:
 
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""
-        return -self._training.agree(float(self._spent_ns() - self._total_ns))
+        return -self._agree(float(self._spent_ns() - self._total_ns))
 
 
 def _multiple(steps: int, trial: Trial) -> int:

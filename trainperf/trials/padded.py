@@ -13,12 +13,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from trainperf.core.errors import ConfigError
+from trainperf.remedies.packing import IGNORED
 
 
 MASK, IDS, LABELS = "attention_mask", "input_ids", "labels"
-IGNORED = -100
-"""The label that the loss leaves out: PyTorch's own default."""
-
 Batch = Mapping[str, Any]
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
@@ -16,10 +17,9 @@ from torch.optim import Optimizer
 
 from trainperf.accelerators import accelerator_of
 from trainperf.core.loop_kind import PLAIN, LoopKind
-from trainperf.core.machine.limits import launched_ranks
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.state import Snapshot, Stateful
+from trainperf.trials.state import Stateful
 
 
 IN_HALF = "it computes in half precision already"
@@ -48,6 +48,8 @@ class Training:
 
     kind: LoopKind = PLAIN
     """How advice is worded."""
+    autocast_line = 'with torch.autocast("{device}", torch.bfloat16): loss = …'
+    """How to keep autocast."""
 
     def __init__(
         self,
@@ -64,7 +66,6 @@ class Training:
         self.source = source
         self.micro_batches = micro_batches
         self.others = list(others)
-        self._agreement: Agreement | None = None
         self._autocast = ExitStack()
         self._around_forward, self._before_update = ExitStack(), ExitStack()
         """What removes the hooks that are set."""
@@ -106,22 +107,10 @@ class Training:
         return "" if self.source is not None else "its batches cannot be taken over"
 
     @property
-    def autocast_line(self) -> str:
-        """How to keep autocast."""
-        return f'with torch.autocast("{self.device.type}", torch.bfloat16): loss = …'
-
-    @property
     def computes_in_half(self) -> bool:
         """Whether forward is in half precision already, by autocast or by its parameters."""
         first = next(self.module.parameters(), None)
         return first is not None and first.dtype in (torch.float16, torch.bfloat16)
-
-    @property
-    def batches_ahead(self) -> int:
-        """Batches that the loader's workers may have ready after a while."""
-        loader = self.batches.loader
-        workers = getattr(loader, "num_workers", 0)
-        return int(workers * (getattr(loader, "prefetch_factor", None) or 2))
 
     @property
     def steps_ahead(self) -> int:
@@ -168,18 +157,10 @@ class Training:
         """
         return list(self.module) if isinstance(self.module, nn.ModuleList) else [self.module]
 
-    def snapshot(self) -> Snapshot:
-        """What is put back after each trial."""
-        return Snapshot(self.module, self.optimizers, self.others)
-
     # -- the same for all -----------------------------------------------------------------------
 
-    def forget_peak(self) -> None:
-        """Let `peak_bytes` be that of the steps from here on, for whoever else reads it too."""
-        accelerator_of(self.device).forget_peak()
-
     def peak_bytes(self) -> int | None:
-        """Most bytes that the allocator had handed out since then; `None` on a CPU."""
+        """Most bytes that the allocator has handed out; `None` on a CPU."""
         return accelerator_of(self.device).peak_bytes()
 
     @property
@@ -187,35 +168,14 @@ class Training:
         """Whether more than one rank trains."""
         return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
-    @property
-    def ranks_here(self) -> int:
-        """Ranks on this machine, which share its CPUs; all, where nobody tells."""
-        return launched_ranks() or (dist.get_world_size() if self.distributed else 1)
-
-    def agree(self, value: float) -> float:
-        """The largest of a value over all ranks, so that every rank decides alike.
-
-        Raises:
-            RanksApartError: A rank has not answered; its trials may have been switched off.
-        """
-        return self._ranks_agreement().largest(value) if self.distributed else value
-
-    def in_common(self, names: Sequence[str]) -> list[str]:
-        """The names that every rank has, in an order that is the same on all of them.
-
-        Raises:
-            RanksApartError: A rank has not answered; its trials may have been switched off.
-        """
-        return self._ranks_agreement().in_common(names) if self.distributed else list(names)
+    @cached_property
+    def agreement(self) -> Agreement:
+        """By which every rank decides alike."""
+        return Agreement.of_job()
 
     def decide_alone(self) -> None:
         """Nothing is tried any more on this rank: the others need not wait for its answers."""
-        if self._agreement is not None or self.distributed:
-            self._ranks_agreement().leave()
-
-    def _ranks_agreement(self) -> Agreement:
-        self._agreement = self._agreement or Agreement.of_job()
-        return self._agreement
+        self.agreement.leave()
 
     def _enter_in_forward(self, context: AbstractContextManager[object]) -> None:
         # Not traced: the module itself may be compiled, and dynamo cannot leave the context.

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from support.toy_training import everything, only, training
+from support.toy_training import everything, only, switched, training
 from torch import nn
 
 from trainperf.trials.builtin.attention import attention
@@ -36,12 +36,8 @@ def test_the_inner_model_computes_fused_attention_while_it_is_on() -> None:
     """Seen by the operators that a forward runs."""
     toy = training(Around())
     trial = only(attention(toy))
-    ran = [_operators(toy.module)]
     before = everything(toy)
-    trial.on()
-    ran.append(_operators(toy.module))
-    trial.off()
-    ran.append(_operators(toy.module))
+    ran = switched(trial, lambda: _operators(toy.module))
 
     assert ["scaled_dot_product" in names for names in ran] == [False, True, False]
     assert everything(toy) == before
@@ -63,27 +59,19 @@ def test_activations_are_computed_once_while_checkpointing_is_off() -> None:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     functions = [getattr(part, "_gradient_checkpointing_func", None) for part in model.modules()]
     trial = only(no_checkpointing(toy))
-    forwards = [_forwards(toy.module)]
-    trial.on()
-    forwards.append(_forwards(toy.module))
-    trial.off()
-    forwards.append(_forwards(toy.module))
 
-    assert forwards == [2, 1, 2]
+    assert switched(trial, lambda: _forwards(toy.module)) == [2, 1, 2]
     after = [getattr(part, "_gradient_checkpointing_func", None) for part in model.modules()]
     assert after == functions
 
 
 def test_the_order_of_kernels_is_changed_and_put_back() -> None:
     """It can be set where no GPU is, and is tried only on one."""
-    orders = [torch._C._get_sdp_priority_order()]
     trial = only(attention_backend(training()))
-    trial.on()
-    orders.append(torch._C._get_sdp_priority_order())
-    trial.off()
+    before, during, after = switched(trial, torch._C._get_sdp_priority_order)
 
-    assert orders[1][: len(ORDER)] == [int(each) for each in ORDER]
-    assert torch._C._get_sdp_priority_order() == orders[0] != orders[1]
+    assert during[: len(ORDER)] == [int(each) for each in ORDER]
+    assert after == before != during
     assert trial.why_not() == "no cuDNN on cpu"
 
 

@@ -1,10 +1,11 @@
 """Ceilings: parts of the step that are left out, to see what they cost."""
 
+from itertools import islice
 from typing import Any
 
 import pytest
 import torch
-from support.toy_training import everything, only, step, training
+from support.toy_training import everything, only, step, switched, training
 
 from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.builtin.free_loader import free_loader
@@ -58,14 +59,13 @@ class Talkative(Training):
 def test_without_updates_weights_stay_and_the_optimizer_counts_nothing() -> None:
     """And are updated again afterwards."""
     toy = training()
-    weights = [each.tolist() for each in toy.module.parameters()]
-    trial = only(no_update(toy))
-    trial.on()
-    step(toy)
-    assert [each.tolist() for each in toy.module.parameters()] == weights
-    trial.off()
-    step(toy)
-    assert [each.tolist() for each in toy.module.parameters()] != weights
+
+    def trained() -> list[Any]:
+        step(toy)
+        return [each.tolist() for each in toy.module.parameters()]
+
+    before, during, after = switched(only(no_update(toy)), trained)
+    assert before == during != after
 
 
 def test_batches_come_from_memory_while_it_is_on_and_the_loader_waits() -> None:
@@ -73,23 +73,19 @@ def test_batches_come_from_memory_while_it_is_on_and_the_loader_waits() -> None:
     toy = training(batches=[1, 2])
     assert toy.source is not None
     loop, trial = toy.source.over(iter(range(10, 20))), only(free_loader(toy))
-    first = next(loop)
-    trial.on()
-    from_memory = [next(loop) for _ in range(4)]
-    trial.off()
 
-    assert (first, from_memory, next(loop)) == (10, [1, 2, 10, 1], 11)
+    assert switched(trial, lambda: list(islice(loop, 5))) == [
+        [10, 11, 12, 13, 14],
+        [1, 2, 10, 11, 12],
+        [15, 16, 17, 18, 19],
+    ]
 
 
 def test_all_loggers_each_of_them_and_each_callback_are_silenced() -> None:
     """Two callbacks of one name have two names."""
     toy = Talkative("timer", "timer")
     trials = muted(toy)
-    quiet = []
-    for trial in trials:
-        trial.on()
-        quiet.append(set(toy.quiet))
-        trial.off()
+    _, quiet, _ = zip(*(switched(trial, toy.quiet.copy) for trial in trials), strict=True)
 
     assert [trial.id for trial in trials] == [
         "no_logging",
@@ -98,7 +94,7 @@ def test_all_loggers_each_of_them_and_each_callback_are_silenced() -> None:
         "no_callback_timer",
         "no_callback_timer_2",
     ]
-    assert quiet == [{"csv", "board"}, {"csv"}, {"board"}, {"timer"}, {"timer"}]
+    assert quiet == ({"csv", "board"}, {"csv"}, {"board"}, {"timer"}, {"timer"})
     assert not toy.quiet
     assert only(muted(training())).why_not() == "it has no logger"
 
@@ -107,10 +103,7 @@ def test_the_logging_interval_is_lengthened_and_put_back() -> None:
     """Only where it is shorter, and there is one."""
     toy = Talkative()
     trial = only(logging_interval(toy))
-    trial.on()
-    assert toy.interval == 50
-    trial.off()
-    assert toy.interval == 1
+    assert switched(trial, toy.logging_interval) == [1, 50, 1]
     toy.interval = 100
 
     assert trial.apply == "LoopMonitor(log_every_n_steps=50)"
@@ -124,14 +117,9 @@ def test_values_that_the_step_logs_are_part_of_all_logging_and_are_logged_more_r
     toy.logs_values, toy.interval = True, 100
     silent, trial = muted(toy)[0], only(logging_interval(toy))
 
-    silent.on()
-    assert "self.log" in toy.quiet
-    silent.off()
-    trial.on()
-    assert (toy.values_interval, toy.interval) == (50, 100)
-    trial.off()
-    assert (toy.values_interval, toy.interval) == (1, 100)
-    assert not toy.quiet
+    assert switched(silent, lambda: "self.log" in toy.quiet) == [False, True, False]
+    intervals = switched(trial, lambda: (toy.values_interval, toy.interval))
+    assert intervals == [(1, 100), (50, 100), (1, 100)]
     assert trial.apply == "if batch_idx % 50 == 0: self.log(…)"
 
 

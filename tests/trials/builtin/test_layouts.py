@@ -1,7 +1,7 @@
 """Channels last, and cuDNN's choice of a convolution."""
 
 import torch
-from support.toy_training import Net, only, step, training
+from support.toy_training import Net, only, step, switched, training
 from torch import nn
 from torch.backends import cudnn
 
@@ -39,11 +39,8 @@ def test_cudnns_search_is_tried_the_other_way_than_it_is() -> None:
     """Off where it is on; afterwards it is as it was."""
     with cudnn.flags(benchmark=True):
         trial = only(cudnn_benchmark(training()))
-        trial.on()
-        tried = cudnn.benchmark
-        trial.off()
 
-        assert (tried, cudnn.benchmark) == (False, True)
+        assert switched(trial, lambda: cudnn.benchmark) == [True, False, True]
         assert trial.apply == "torch.backends.cudnn.benchmark = False"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from support.toy_training import everything, only, training
+from support.toy_training import everything, only, switched, training
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
@@ -83,14 +83,12 @@ def test_threads_are_given_up_for_workers_and_taken_back(monkeypatch: pytest.Mon
         result = toy()
         before = everything(result)
         trial = only(offered(result, monkeypatch), "workers_1_threads_1")
-        trial.on()
-        computing = torch.get_num_threads()
-        trial.off()
+        computing = switched(trial, torch.get_num_threads)
         after = everything(result)
     finally:
         torch.set_num_threads(threads)
 
-    assert computing == 1
+    assert computing == [2, 1, 2]
     assert after == before
 
 

@@ -198,9 +198,9 @@ class AuditProbe(Probe):
             write_document(audit, self._place.first)
         if self.ledger is not None:
             audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
-            audited(self._audit.allocations, draft.index, draft.micro_batches)
+            audited(self._audit.storages, draft.index, draft.micro_batches)
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
-        looked_at, batches = self._audit.batches_seen, draft.micro_batches
+        looked_at, batches = len(self._audit.batches), draft.micro_batches
         by = f" by {looked_at} of its {batches} batches" if 0 < looked_at < batches else ""
         self._note = f"step {draft.index} was audited{by}, which made it take {duration(took_s)}"
 

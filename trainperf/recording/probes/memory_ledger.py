@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import msgspec
 
-from trainperf.audit.allocations import Allocations
-from trainperf.audit.holders import graphs_made, holders
-from trainperf.audit.memory_ledger import Trained, count, storages, with_step
+from trainperf.audit.allocations import Storages
+from trainperf.audit.attribution import graphs_made
+from trainperf.audit.holders import holders
+from trainperf.audit.memory_ledger import Trained, count, storages
 from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.memory import MemoryLedger
@@ -59,11 +60,11 @@ class LedgerProbe(Probe):
             self._first = self._first or value
             self._grown = value - self._first
 
-    def audited(self, allocations: Allocations, step: int, micro_batches: int) -> None:
-        """A step is complete whose allocations were followed: write what they were."""
-        ledger = with_step(count(self._trained), allocations)
+    def audited(self, followed: Storages, step: int, micro_batches: int) -> None:
+        """A step is complete whose storages were followed: write what they were."""
+        ledger = followed.complete(count(self._trained))
         self._audited = msgspec.structs.replace(ledger, step=step, micro_batches=micro_batches)
-        self._line_of = allocations.line_of
+        self._line_of = followed.line_of
         write_document(self._audited, self._run)
 
     def detach(self) -> None:

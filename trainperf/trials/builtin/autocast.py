@@ -18,7 +18,7 @@ def autocast(training: Training) -> list[Trial]:
             on=partial(training.set_autocast, torch.bfloat16),
             off=partial(training.set_autocast, None),
             title="AMP in bf16",
-            apply=training.autocast_line,
+            apply=training.autocast_line.format(device=training.device.type),
             group="precision",
             unavailable={
                 IN_HALF: training.computes_in_half,

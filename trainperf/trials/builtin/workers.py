@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.units import plural
-from trainperf.core.machine.limits import cpu_count, host_cpus, share_of_rank
+from trainperf.core.machine.limits import cpu_count, host_cpus, launched_ranks, share_of_rank
 from trainperf.trials.batch_source import demand_second_pass
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
@@ -32,7 +33,9 @@ def workers(training: Training) -> list[Trial]:
         loader = demand_second_pass(training.batches.loader)
     except ConfigError as error:
         return [cannot("workers", training.no_batches or str(error), title=title)]
-    share = share_of_rank(cpu_count(), host_cpus(), training.ranks_here)
+    # Ranks on this machine share its CPUs; all of them do, where nobody tells.
+    ranks = launched_ranks() or (dist.get_world_size() if training.distributed else 1)
+    share = share_of_rank(cpu_count(), host_cpus(), ranks)
     cpus = max(1, int(share or 1))
     threads = torch.get_num_threads() if training.device.type == "cpu" else 0
     staffs = choices(loader.num_workers, cpus, threads)
