@@ -11,7 +11,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     of_slots,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of, sampled
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     calls_of,
@@ -307,15 +307,16 @@ def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
     starved = account.share(device.data_s or 0.0) >= LIMITS.notable
     if not idle and (bound < LIMITS.mostly or starved or not account.judged):
         return None
-    bound_in = f"{share(bound)} of the steps"
-    marks = f"the device had caught up in {bound_in} when forward and backward returned"
-    late = share(account.share(idle_s))
+    late, bound_in = share(account.share(idle_s)), f"{share(bound)} of the steps"
     return Cause(
         id="launch_bound",
         title=f"the device is idle {late} of the time because launches come too late"
         if idle
         else f"the device waits for the host in {bound_in}",
-        evidence=(*_launched(facts), *([marks] if bound else [])),
+        evidence=of_evidence(
+            *_launched(facts),
+            bound and f"the device had caught up in {bound_in} when forward and backward returned",
+        ),
         changes=_fewer_launches(account, facts, idle_s),
         claim=Claim(removes_s=idle_s, device={"host_s": idle_s}) if idle else None,
         confidence="high" if idle else "medium",
@@ -331,6 +332,8 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     kernels, busy_s = trace.totals.kernels, trace.totals.cpu_op_s or 0.0
     short = sum(step.short_kernels or 0 for step in trace.steps) / max(1, len(trace.steps))
     few = f"; {share(short / kernels)} of them take less than 10 µs"
-    many = f"a step launches {count(round(kernels))} kernels"
     busy = f"its operators keep the host busy for {duration(busy_s)}"
-    return (f"{many}, and {busy}{few if short >= LIMITS.mostly * kernels else ''}",)
+    return of_evidence(
+        f"a step launches {count(round(kernels))} kernels, and {busy}"
+        f"{few if short >= LIMITS.mostly * kernels else ''}"
+    )
