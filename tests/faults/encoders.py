@@ -25,8 +25,7 @@ class Encoder(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """Scores of tags, word by word."""
         hidden = self.words(words) + self.places(torch.arange(words.shape[1]))
-        scores: Tensor = self.score(self.layers(hidden, src_key_padding_mask=mask == 0))
-        return scores
+        return self.score(self.layers(hidden, src_key_padding_mask=mask == 0))
 
 
 def loss_of(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:

@@ -37,8 +37,7 @@ class Paced(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Scores."""
         compute(self.seconds)
-        scores: Tensor = self.layer(rows)
-        return scores
+        return self.layer(rows)
 
 
 class Fields(Classifier):

@@ -48,8 +48,7 @@ class Written(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
-        scores: Tensor = self.out(self._between(self.into(rows)))
-        return scores
+        return self.out(self._between(self.into(rows)))
 
 
 class Attention(nn.Module):
@@ -80,8 +79,7 @@ class Attention(nn.Module):
             part.unflatten(-1, (self._heads, -1)).transpose(1, 2) for part in parts
         )
         mixed = self._attend(query, key, value).transpose(1, 2).flatten(2)
-        scores: Tensor = self.out(mixed.mean(dim=1))
-        return scores
+        return self.out(mixed.mean(dim=1))
 
 
 def eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

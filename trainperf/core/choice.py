@@ -1,4 +1,4 @@
-"""A choice as a table: what to say, or do, and when.
+"""A choice as a table: what to say, or do, and when; the first that applies, or all of them.
 
 Cases stand below each other in the order in which they count, and the last one holds always::
 
@@ -18,3 +18,8 @@ def first_that_holds(*cases: tuple[Case, object]) -> Case:
         StopIteration: None of them is.
     """
     return next(case for case, holds in cases if holds)
+
+
+def all_that_hold(*cases: tuple[Case, object]) -> tuple[Case, ...]:
+    """The cases whose condition is true, in their order."""
+    return tuple(case for case, holds in cases if holds)

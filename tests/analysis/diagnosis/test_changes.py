@@ -83,7 +83,6 @@ def test_no_two_are_alike() -> None:
 def test_its_words_fit_every_kind_of_loop(case: CauseCase) -> None:
     """With the values that its detector gives, and no place left open."""
     cause = case.found()
-    assert cause is not None
     for use, loop, device in product(cause.changes, LOOPS, (CUDA, MPS)):
         change = BY_ID[use.change]
         words = change.worded(loop, use.values, device)

@@ -22,7 +22,6 @@ def test_a_cause_is_found_with_its_seconds_and_what_to_do_first(case: CauseCase)
     """And says so in numbers, and in the words of its loop."""
     cause = case.found()
 
-    assert cause is not None
     first = cause.changes[0]
     loop = case.sees.facts.loop
     said = "\n".join(

@@ -67,7 +67,6 @@ def test_a_recorded_healthy_machine_gives_no_finding(tmp_path: Path) -> None:
     evidence = examine(Run.open(tmp_path))
 
     found = evidence.summary.machine
-    assert found is not None
     assert found.hosts[0].samples > 40
     assert [cause.cause for cause in found.causes] == ["host shared"]
     assert blamed(evidence.summary) == set()

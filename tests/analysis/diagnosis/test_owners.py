@@ -181,6 +181,11 @@ STARVING = on_gpu(data_s=0.020, host_bound=0.0)
 LATE = {"backward": meeting(31, 1, data_wait=30)}
 GATHERED = {"other": meeting(33, 3)}
 TWO = {"ranks": 2, "world_size": 2}
+LATE_RANK = seen(
+    step(data_wait=50, forward=30, backward=20, meetings=LATE),
+    synchronisation=(ranks.point(30, ranks.lags(1, 30)),),
+    **TWO,
+)
 SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_bytes=10**6)
 
 
@@ -195,14 +200,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
             loader.crowded(0.3, cpus=4.0, workers=32, workers_waited=0.8),
             ["oversubscription"],
         ),
-        (
-            seen(
-                step(data_wait=50, forward=30, backward=20, meetings=LATE),
-                synchronisation=(ranks.point(30, ranks.lags(1, 30)),),
-                **TWO,
-            ),
-            ["straggler", "data_wait"],
-        ),
+        (LATE_RANK, ["straggler", "data_wait"]),
         (
             seen(
                 step(other=33, forward=43, meetings=GATHERED),
@@ -244,35 +242,28 @@ def test_what_an_earlier_cause_owns_no_later_one_has(training: Seen, ids: list[s
     assert [cause.id for cause in causes_of(*training)] == ids
 
 
-def test_a_late_ranks_wait_is_not_claimed_again() -> None:
-    """30 of the 50 ms that rank 1 waits for data are its lateness; both wait for 20."""
-    account = step(data_wait=50, forward=30, backward=20, meetings=LATE)
-    late = seen(account, synchronisation=(ranks.point(30, ranks.lags(1, 30)),), **TWO)
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        # 30 of the 50 ms that rank 1 waits for data are its lateness; both wait for 20.
+        (LATE_RANK, {"straggler": 0.030, "data_wait": 0.020}),
+        # 60 ms that nothing hides: three of four reductions are 45 of them, 15 are the tail.
+        (
+            ranks.reduces(20, device=on_gpu(communication_s=0.06), **ranks.FOURFOLD),
+            {"no_sync": 0.045, "allreduce_tail": 0.015},
+        ),
+        # Of 20 ms that nothing hides 10 are a wait for rank 3.
+        (ranks.waited(0.010, 3), {"straggler": 0.010, "allreduce_tail": 0.010}),
+    ],
+    ids=["a late rank's wait", "redundant reductions", "what others wait for a late rank"],
+)
+def test_what_one_cause_removes_of_a_wait_no_other_one_does(
+    training: Seen, expected: dict[str, float]
+) -> None:
+    """By their seconds."""
+    removed = {cause.id: cause.claim.removes_s for cause, _, _ in claimed(training)}
 
-    removed = {cause.id: cause.claim.removes_s for cause, _, _ in claimed(late)}
-
-    assert removed == pytest.approx({"straggler": 0.030, "data_wait": 0.020})
-
-
-def test_what_reductions_that_are_redundant_take_is_not_claimed_again() -> None:
-    """60 ms that nothing hides: three of four reductions are 45 of them, 15 are the tail."""
-    exposed = on_gpu(communication_s=0.06)
-
-    removed = {
-        cause.id: cause.claim.removes_s
-        for cause, _, _ in claimed(ranks.reduces(20, device=exposed, **ranks.FOURFOLD))
-    }
-
-    assert removed["no_sync"] == pytest.approx(0.045)
-    assert removed["allreduce_tail"] == pytest.approx(0.015)
-
-
-def test_what_others_wait_for_a_late_rank_is_no_communication() -> None:
-    """Of 20 ms that nothing hides 10 are a wait for rank 3; 10 are left, a tenth of the step."""
-    removed = {cause.id: cause.claim.removes_s for cause, _, _ in claimed(ranks.waited(0.010, 3))}
-
-    assert removed["straggler"] == pytest.approx(0.010)
-    assert removed["allreduce_tail"] == pytest.approx(0.010)
+    assert removed == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("buckets", "most_s"), [(1, 0.012), (2, 0.024), (9, 0.040)])

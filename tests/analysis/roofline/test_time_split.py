@@ -82,7 +82,6 @@ def test_a_step_is_divided_by_what_is_known_of_it(
     """Shares that nobody measured are not there."""
     found = dimensions(PHASES, WAITS, **known)
 
-    assert found is not None
     assert found.shares == pytest.approx(expected)
     assert found.basis == basis
 
@@ -93,7 +92,6 @@ def test_where_no_operator_runs_the_host_launches(
 ) -> None:
     """15 ms computing, 30 moving and 5 launching leave 10 of 60: a device does not launch."""
     found = dimensions(PHASES, WAITS, spent_s=spent(15, 30, 5), ahead=ahead)
-    assert found is not None
     split = found.shares
 
     work = split["compute"] + split["memory"] + split["launch"]
@@ -107,7 +105,6 @@ def test_what_no_phase_brackets_is_not_zero() -> None:
     assert dimensions({"data_wait": 0.1, "other": 0.9}, {}) is None
     unseen = dimensions({"forward": 0.5, "backward": 0.3, "other": 0.2}, {})
 
-    assert unseen is not None
     assert "transfer" not in unseen.shares
     assert unseen.shares["other"] == pytest.approx(0.2)
 

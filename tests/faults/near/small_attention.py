@@ -19,8 +19,7 @@ class Wide(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Scores of ten classes for each sequence."""
-        scores: Tensor = self.mix(self.layers(tokens))
-        return scores
+        return self.mix(self.layers(tokens))
 
 
 @script()

@@ -20,8 +20,7 @@ class Deep(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Scores of ten classes for each sequence."""
         scale = nn.utils.parameters_to_vector(self.scales).mean()
-        scores: Tensor = self.mix(tokens) * scale
-        return scores
+        return self.mix(tokens) * scale
 
 
 @script("attention", "optimizer_not_fused")

@@ -27,8 +27,7 @@ class Turning(nn.Module):
                     rows = rows.transpose(1, 2).contiguous()
                     rows = rows.transpose(1, 2).contiguous()
             rows = layer(rows)
-        scores: Tensor = self.out(rows.mean(dim=1))
-        return scores
+        return self.out(rows.mean(dim=1))
 
 
 @script("matmul_precision", "layout_copies")

@@ -22,8 +22,7 @@ class Recurrence(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
-        scores: Tensor = self.out(self._mean(rows))
-        return scores
+        return self.out(self._mean(rows))
 
     def _mean(self, rows: Tensor) -> Tensor:
         if not self._loops:

@@ -26,8 +26,7 @@ class Masked(nn.Module):
         rows = self.into(rows)
         for _ in range(self._layers):
             rows = functional_mix(rows, self.mask)
-        scores: Tensor = self.out(rows)
-        return scores
+        return self.out(rows)
 
 
 def functional_mix(rows: Tensor, mask: Tensor) -> Tensor:

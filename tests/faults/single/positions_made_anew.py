@@ -29,8 +29,7 @@ class Positioned(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
         table = _table(4096, 128) if self._anew else self.table
-        scores: Tensor = self.out((rows + table).mean(dim=1))
-        return scores
+        return self.out((rows + table).mean(dim=1))
 
 
 @script("constant_rebuilt")

@@ -30,8 +30,7 @@ class Mixing(nn.Module):
             mixed = (rows @ turned / rows.shape[1]) @ keys
         else:
             mixed = rows @ (turned @ keys / rows.shape[1])
-        scores: Tensor = self.out(torch.tanh(mixed).mean(1))
-        return scores
+        return self.out(torch.tanh(mixed).mean(1))
 
 
 @script("product_order")

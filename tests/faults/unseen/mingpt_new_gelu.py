@@ -28,8 +28,7 @@ class Perceptron(nn.Module):
         """Scores of ten classes."""
         hidden = self.c_fc(rows)
         active = functional.gelu(hidden, approximate="tanh") if self._fused else _new_gelu(hidden)
-        scores: Tensor = self.c_proj(active)
-        return scores
+        return self.c_proj(active)
 
 
 @script("elementwise_chain")

@@ -26,8 +26,7 @@ class Mixer(nn.Module):
                 rows = rows.permute(0, 3, 1, 2).contiguous()
                 rows = rows.permute(0, 2, 3, 1).contiguous()
             rows = norm(rows)
-        scores: Tensor = self.out(rows.mean(dim=(1, 2)))
-        return scores
+        return self.out(rows.mean(dim=(1, 2)))
 
 
 @script("layout_copies")

@@ -151,7 +151,6 @@ def unread(
 def growing_workers(*grown_mib: int, over_s: float = 60.0) -> Seen:
     """Workers whose own memory grew by so much from 100 MiB."""
     lines = delivering(*[5.0] * len(grown_mib)).facts.documents.lines
-    assert lines is not None
     workers = tuple(
         msgspec.structs.replace(worker, own_bytes=(100 << 20, (100 + mib) << 20), between_s=over_s)
         for worker, mib in zip(lines.workers, grown_mib, strict=True)

@@ -222,6 +222,10 @@ class StepAccount:
         owns_s = {} if beside else claim.owns_s
         loop_s = {slot: max(0.0, s - owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
         before = {id(region) for region in claim.before}
+        idle_s = {
+            name: max(0.0, (getattr(self.device, name, None) or 0.0) - s)
+            for name, s in claim.device.items()
+        }
         pauses_s = {
             kind: max(0.0, spent_s - claim.pauses_s.get(kind, 0.0))
             for kind, spent_s in self.pauses_s.items()
@@ -238,7 +242,7 @@ class StepAccount:
                 if id(region) not in owned
             ),
             threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
-            device=_idle_without(self.device, claim.device),
+            device=self.device and replace(self.device, **idle_s),
         )
 
 
@@ -308,12 +312,3 @@ def of_pause(account: StepAccount, kind: str, pauses: int) -> Claim:
 def total_s(regions: Iterable[Region]) -> float:
     """Of some regions together."""
     return sum(region.seconds for region in regions)
-
-
-def _idle_without(
-    device: DeviceAccount | None, claimed: Mapping[str, float]
-) -> DeviceAccount | None:
-    if device is None or not claimed:
-        return device
-    left = {name: max(0.0, (getattr(device, name) or 0.0) - s) for name, s in claimed.items()}
-    return replace(device, **left)

@@ -20,6 +20,7 @@ from trainperf.core.machine.backends import Backend, backend_of
 from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
     RESIDENT_PEAK_BYTES,
+    SAMPLES_PER_S,
     STEP_IQR_S,
     STEP_S,
 )
@@ -96,18 +97,21 @@ class Facts:
     def owner_of_phase(self, phase: str) -> LineShare | None:
         """The same of all that a phase was recorded with: a wait may be the loop's own code too."""
         slots = (phase, BETWEEN) if phase == "data_wait" else (phase,)
-        lines = [each for each in self.summary.lines if each.slot in slots]
-        return max(lines, key=lambda each: each.samples).owner if lines else None
+        return max(map(self.summary.lines_in, slots), key=lambda each: each.samples).owner
 
     def plain_code(self, slot: str) -> PlainCode | None:
         """What ran in a phase on the host that is no tensor operation."""
-        return next((lines.host for lines in self.summary.lines if lines.slot == slot), None)
+        return self.summary.lines_in(slot).host
 
     @property
     def micro_batches(self) -> int:
         """Batches of a step, by the configuration; one where it does not say."""
         number = self.settings.get("accumulate_grad_batches")
         return number if isinstance(number, int) and number > 0 else 1
+
+    def samples_in(self, seconds: float) -> float:
+        """Samples that a rank trains on in so many seconds of steps; 0 where that is not known."""
+        return (self.value(SAMPLES_PER_S) or 0.0) * seconds / max(1, len(self.run.ranks))
 
     @property
     def cpus(self) -> int | None:
@@ -132,25 +136,28 @@ class Facts:
         return ended or self.run.end_reason in ("OutOfMemoryError", "MemoryError")
 
     @property
-    def slowed_by(self) -> tuple[CauseFacts, ...]:
-        """What the machine did while steps are shown to be slower, what lost most first."""
-        if self.summary.machine is None or self.run.steady_steps < LIMITS.steps:
-            return ()
-        return tuple(
-            each
-            for each in self.summary.machine.causes
-            if each.shown
-            and (each.slower or 0.0) >= LIMITS.worth
-            and each.lost_fraction >= LIMITS.worth / 5
-        )
+    def machine_causes(self) -> tuple[CauseFacts, ...]:
+        """What the machine did beside steps enough to judge, what lost most first."""
+        machine = self.summary.machine if self.run.steady_steps >= LIMITS.steps else None
+        return () if machine is None else machine.causes
 
     def machine_slowed(self, first_step: int, last_step: int, slower: float) -> bool:
         """Whether the machine is why just these steps are slower, by so much."""
-        for cause in self.slowed_by:
-            between = min(last_step, cause.last_step) - max(first_step, cause.first_step) + 1
-            # It may have come and gone: as often here as anywhere.
-            inside = between * cause.steps / (cause.last_step - cause.first_step + 1)
-            most = inside >= LIMITS.regular * (last_step - first_step + 1)
-            if most and (cause.slower or 0.0) >= LIMITS.regular * slower:
-                return True
-        return False
+        least = LIMITS.regular * (last_step - first_step + 1)
+        return any(
+            _steps_between(cause, first_step, last_step) >= least
+            for cause in self.machine_causes
+            if slows(cause) and (cause.slower or 0.0) >= LIMITS.regular * slower
+        )
+
+
+def _steps_between(cause: CauseFacts, first_step: int, last_step: int) -> float:
+    """Steps in which it was there: it may have come and gone, as often here as anywhere."""
+    between = min(last_step, cause.last_step) - max(first_step, cause.first_step) + 1
+    return between * cause.steps / (cause.last_step - cause.first_step + 1)
+
+
+def slows(cause: CauseFacts) -> bool:
+    """Whether steps are shown to be slower while the machine does it."""
+    slower, lost = cause.slower or 0.0, cause.lost_fraction
+    return cause.shown and slower >= LIMITS.worth and lost >= LIMITS.worth / 5

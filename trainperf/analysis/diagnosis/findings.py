@@ -86,15 +86,13 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
     if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):
         realises = change.realises if use.realises is None else use.realises
         if use.step_s is not None and account.step_s:
-            saved_s = account.step_s - use.step_s
-            likely = account.step_s / (account.step_s - (realises or 1.0) * saved_s)
+            after_s = account.step_s - (realises or 1.0) * (account.step_s - use.step_s)
+            likely = account.step_s / after_s
         elif realises is not None:
             likely = about(account, claim, realises)
         if cause.bounded and change.bounded:
-            best = claim
-            if use.least_s is not None:
-                best = Claim(removes_s=account.step_s - use.least_s, threads=claim.threads)
-            most = at_most(account, best)
+            at_best = Claim(removes_s=account.step_s - (use.least_s or 0.0), threads=claim.threads)
+            most = at_most(account, claim if use.least_s is None else at_best)
     return ChangeGain(
         id=change.id,
         advice=advice,

@@ -151,8 +151,6 @@ class WorkerPlan:
 
 def worker_plan(account: StepAccount) -> WorkerPlan | None:
     """The number of workers with which the step is shortest; `None` where none is known to help."""
-    if account.loader is None:
-        return None
     plans = [plan for plan in _plans(account) if plan.worst_s < account.step_s]
     return min(plans, key=lambda plan: (plan.step_s, plan.workers), default=None)
 
@@ -181,12 +179,6 @@ def _plans(account: StepAccount) -> Iterator[WorkerPlan]:
             step_s=middle_s,
             worst_s=worst_s,
         )
-
-
-def without_workers_s(account: StepAccount) -> float:
-    """The step if the training thread made its batches itself."""
-    making_s = 0.0 if account.loader is None else account.loader.making_s
-    return account.step_s - account.spent("data_wait") + making_s
 
 
 def workers_take_s(account: StepAccount) -> float:

@@ -30,7 +30,10 @@ def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, .
     """The findings of a capture, in the order in which to act on them."""
     costliest: dict[str, Finding] = {}
     for rank in report.ranks:
-        findings, _ = diagnose(account_of(rank), _facts(rank, report, loop))
+        steps = len(rank.steps)
+        run = RunFacts(config={"loop": loop.name}, steps=steps, steady_steps=steps)
+        beside = Facts(summary=Summary(run=run), traces=(rank,), stragglers=report.stragglers)
+        findings, _ = diagnose(account_of(rank), beside)
         for finding in findings:
             before = costliest.get(finding.id)
             if before is None or (finding.fraction or 0.0) > (before.fraction or 0.0):
@@ -62,17 +65,6 @@ def account_of(rank: RankTrace) -> StepAccount:
         fit_s=step_s,
         steps_s=step_s,
         least=LIMITS.worth,
-    )
-
-
-def _facts(rank: RankTrace, report: TraceReport, loop: LoopKind) -> Facts:
-    """What else a trace shows."""
-    steps = len(rank.steps)
-    run = RunFacts(config={"loop": loop.name}, steps=steps, steady_steps=steps)
-    return Facts(
-        summary=Summary(run=run),
-        traces=(rank,),
-        stragglers=report.stragglers,
     )
 
 

@@ -61,8 +61,8 @@ def account_of(facts: Facts) -> StepAccount:
     beyond_s: dict[str, float] = {}
     if basis == "audited":
         pool_s = pooled(regions, loop_s)
-        forward = next((lines for lines in summary.lines if lines.slot == "forward"), None)
-        if forward is not None and regions and pool_s == loop_s:
+        forward = summary.lines_in("forward")
+        if forward.samples and regions and pool_s == loop_s:
             regions = as_sampled(regions, forward, loop_s.get("forward", 0.0))
         loop_s = pool_s
         beyond_s = unexplained_s(regions, loop_s)
@@ -155,12 +155,10 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
 
     With too few samples it is the loader's where there is one.
     """
-    waits = next(
-        (lines for lines in facts.summary.lines if lines.slot in ("data_wait", BETWEEN)), None
-    )
-    loads = None if waits is None else waits.loader_fraction
     if not facts.loop.data_wait_is_bound:
         return loop_s
+    slots = ("data_wait", BETWEEN)
+    loads = next((each.loader_fraction for each in facts.summary.lines if each.slot in slots), None)
     if loads is None:
         loads = 0.0 if facts.number("num_workers") is None else 1.0
     waited_s = loop_s.get("data_wait", 0.0)
@@ -277,12 +275,12 @@ def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
     It waited for a disk, a network or a timer then.  0 where that is not known.
     """
     host = facts.summary.host
-    if host is None or not waited_s or len(facts.run.ranks) > 1 or facts.number("num_workers"):
-        return 0.0
-    if host.ran_fraction is None or host.waited_fraction is None:
+    beside = len(facts.run.ranks) > 1 or facts.number("num_workers")
+    if host is None or host.ran_fraction is None or host.waited_fraction is None:
         return 0.0
     asleep_s = (1.0 - host.ran_fraction - host.waited_fraction) * step_s
-    return min(max((asleep_s - (step_s - waited_s)) / waited_s, 0.0), 1.0)
+    part = (asleep_s - (step_s - waited_s)) / waited_s if waited_s and not beside else 0.0
+    return min(max(part, 0.0), 1.0)
 
 
 _SERVE_THE_LOADER = frozenset({"_pin_memory_loop", "QueueFeederThread"})
@@ -304,12 +302,10 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
         step_s: What a steady step takes.  A chip that was measured cannot be slower than that:
             where its floor says so, others used the machine meanwhile, and its rates are raised.
     """
-    audit = documents.audit
-    if audit is None:
-        return None
-    listed = chip_of(audit.device_name)
-    chip = listed if documents.chip is None else documents.chip.chip
-    if chip is None:
+    audit, measured = documents.audit, documents.chip
+    listed = None if audit is None else chip_of(audit.device_name)
+    chip = listed if measured is None else measured.chip
+    if audit is None or chip is None:
         return None
     light = roofline(audit, chip)
     if not step_s or light.step.floor_s <= step_s or listed is not None:

@@ -277,7 +277,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     def owner(self, slot: str) -> LineShare | None:
         """The function that most of a phase or gap was seen in; `None` where there is none."""
-        return next((lines.owner for lines in self.lines if lines.slot == slot), None)
+        return self.lines_in(slot).owner
+
+    def lines_in(self, slot: str) -> PhaseLines:
+        """Lines that were seen in a phase or gap; none where it was not sampled."""
+        unseen = PhaseLines(slot=slot, samples=0, owner=None, lines=())
+        return next((lines for lines in self.lines if lines.slot == slot), unseen)
 
     def generated_tokens_per_s(self) -> float | None:
         """Tokens of answers that all ranks generate, per second of the whole step."""

@@ -101,14 +101,14 @@ def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
     trace.
     """
-    return _value_loop(account) if account.device is None else _waits_for_values(account, facts)
+    look = _value_loop if account.device is None else _waits_for_values
+    return look(account, facts)
 
 
-def _value_loop(account: StepAccount) -> Cause | None:
+@worth(LIMITS.notable)
+def _value_loop(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 an audit's rows
     """Python decides value by value what one operator could do for all."""
     rows = read_in_loops(account.regions)
-    if account.share(total_s(rows)) < LIMITS.notable:
-        return None
     read = {id(use) for use in reads(region.use for region in rows)}
     where, called_at = place_of(region for region in rows if id(region.use) in read)
     values = plural(sum(r.use.calls for r in rows if id(r.use) in read), "value")
@@ -255,12 +255,7 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
             f"{code.line.name}: {ends} of the step (95 % CI, {code.line.samples} samples)",
             f"running there: {', '.join(code.names)}",
         ),
-        changes=(
-            Use(
-                change=_what_helps(code),
-                values={"name": code.line.subject},
-            ),
-        ),
+        changes=(Use(change=_what_helps(code.names[0]), values={"name": code.line.subject}),),
         claim=of_plain_code(account, slot, code),
         where=code.line.where,
         confidence="high" if account.device is None else "medium",
@@ -284,9 +279,8 @@ _WRITES = re.compile(r"(.*\.)?(print|dumps?|write\w*|savetxt|to_csv|flush|fsync)
 """Names of functions that write."""
 
 
-def _what_helps(code: PlainCode) -> str:
+def _what_helps(name: str) -> str:
     """By what most of it is: tensors made of lists, value by value; what writes; other Python."""
-    name = code.names[0]
     return first_that_holds(
         ("one_array", name.rpartition(".")[2] in ("tensor", "as_tensor")),
         ("write_rarely", _WRITES.fullmatch(name)),
@@ -344,8 +338,6 @@ def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _seen_s(account: StepAccount, facts: Facts, region: Region) -> float:
     """Seconds of a step that samples saw in lines near a region's; its slot's without samples."""
-    lines = next((each for each in facts.summary.lines if each.slot == region.slot), None)
-    if lines is None:
-        return account.spent(region.slot)
-    near = sum(at.fraction for at in lines.lines if is_near(at.where, region.use.line or ""))
-    return near * account.spent(region.slot)
+    sampled = facts.summary.lines_in(region.slot)
+    near = sum(at.fraction for at in sampled.lines if is_near(at.where, region.use.line or ""))
+    return (near if sampled.samples else 1.0) * account.spent(region.slot)

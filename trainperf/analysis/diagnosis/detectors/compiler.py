@@ -71,32 +71,31 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     document = facts.documents.compilation
     compiled_s = 0.0 if document is None else compiled_once_s(document, facts)
-    lost_s = most_s = first_s - step_s
+    beyond_s, saves_s = first_s - step_s, (COMPILED_GAIN - 1) * step_s
+    compiles = document is not None and compiled_s >= beyond_s / 2
+    waited_s = min(first_batches_s(account, facts), beyond_s)
+    unsaved_s = compiled_s - saves_s * facts.run.steps
+    pays = plural(math.ceil(compiled_s / saves_s), "step")
+    what, change, lost_s, most_s = first_that_holds(
+        (("compiling", "compile_long_runs", unsaved_s, compiled_s), compiles),
+        (("the first batch", "first_batch_sooner", waited_s, waited_s), waited_s >= beyond_s / 2),
+        (("the first step", "pay_once", beyond_s, beyond_s), True),
+    )
     # In a fit of seconds the first step always stands out and never matters.
-    what, change, matters = "the first step", "pay_once", lost_s >= 10.0
-    evidence = [f"first step {duration(first_s)}, later ones {duration(step_s)}"]
-    waited_s = min(first_batches_s(account, facts), lost_s)
-    if document is not None and compiled_s >= lost_s / 2:
-        saves_s = (COMPILED_GAIN - 1) * step_s
-        what, change = "compiling", "compile_long_runs"
-        lost_s, most_s = compiled_s - saves_s * facts.run.steps, compiled_s
-        matters = lost_s >= 1.0
-        pays = plural(math.ceil(compiled_s / saves_s), "step")
-        evidence = [
-            f"{duration(compiled_s)} to compile, then {duration(step_s)} per step",
-            f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after {pays}",
-            f"this fit had {facts.run.steps:,}",
-        ]
-    elif waited_s >= lost_s / 2:
-        what, change, lost_s = "the first batch", "first_batch_sooner", waited_s
-        most_s = waited_s
+    matters = lost_s >= 1.0 if compiles else beyond_s >= 10.0
     if not matters or account.share_of_fit(lost_s) < LIMITS.notable:
         return None
     return Cause(
         id="first_step",
         title=f"{what} takes {share(account.share_of_fit(lost_s))} of the fit"
-        + (" beyond what it saves" if change == "compile_long_runs" else ""),
-        evidence=tuple(evidence),
+        + (" beyond what it saves" if compiles else ""),
+        evidence=(
+            f"{duration(compiled_s)} to compile, then {duration(step_s)} per step",
+            f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after {pays}",
+            f"this fit had {facts.run.steps:,}",
+        )
+        if compiles
+        else (f"first step {duration(first_s)}, later ones {duration(step_s)}",),
         changes=(Use(change=change),),
         claim=Claim(pauses_s={"first_step": lost_s}, at_most_s=most_s),
         confidence="medium",
@@ -321,6 +320,18 @@ def ddp_pieces(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Environment variables that switch the compiler off."""
 
+_UNCOMPILED = {
+    "call_compiled": (
+        "the model was given to torch.compile, and nothing was compiled",
+        "torch built no graph in this process",
+    ),
+    "compile_it": (
+        "torch_compile=True was given, and the model is not compiled",
+        "neither the model nor a module in it is a compiled one as training begins",
+    ),
+}
+"""The change, what it is about, and by what it is seen."""
+
 
 def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
     """Compiling was asked for, and the model runs as it is written.
@@ -335,15 +346,12 @@ def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     settings = facts.settings
     off = next((name for name in _SWITCHES if settings.get(name) == "1"), "")
     compiled = settings.get("compiled")
-    if compiled is True and settings.get("ran_compiled") is False and facts.run.steps:
-        title = "the model was given to torch.compile, and nothing was compiled"
-        change = "call_compiled"
-        evidence = "torch built no graph in this process"
-    elif compiled is False and settings.get("compile_option") is True:
-        title, change = "torch_compile=True was given, and the model is not compiled", "compile_it"
-        evidence = "neither the model nor a module in it is a compiled one as training begins"
-    else:
+    unused = compiled is True and settings.get("ran_compiled") is False and facts.run.steps
+    lost = compiled is False and settings.get("compile_option") is True
+    if not unused and not lost:
         return None
+    change = "call_compiled" if unused else "compile_it"
+    title, evidence = _UNCOMPILED[change]
     return Cause(
         id="not_compiled",
         title=title,

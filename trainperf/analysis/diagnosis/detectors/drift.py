@@ -7,9 +7,9 @@ from math import inf
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
+from trainperf.analysis.diagnosis.detectors.memory import gathering
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Moved, RunChange
-from trainperf.core.artifacts.memory import Holder
 from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
@@ -94,8 +94,7 @@ def _unexplained(facts: Facts) -> Iterator[RunChange]:
     """Levels of which nothing is seen that the machine did."""
     for level in facts.summary.long_term.levels:
         last = (facts.run.steps if level.until_step is None else level.until_step) - 1
-        slower = level.ends_s / level.begins_s - 1
-        if not facts.machine_slowed(level.from_step, last, slower):
+        if not facts.machine_slowed(level.from_step, last, level.ends_s / level.begins_s - 1):
             yield level
 
 
@@ -131,7 +130,8 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     drift = facts.summary.long_term.drift
     if drift is None:
         return
-    line, holder = facts.owner_of_phase(drift.phase), _gathers(facts)
+    line = facts.owner_of_phase(drift.phase)
+    holder = next((each for each in gathering(facts) if each.name), None)
     logger = facts.settings.get("loggers") if drift.phase == "loop" else None
     changed = _changed(drift, facts)
     change = first_that_holds(
@@ -241,11 +241,3 @@ def _amount(fact: str, value: float) -> str:
     if fact.endswith("_ns"):
         return duration(value / 1e9)
     return size(value) if fact.endswith("_bytes") else f"{value:,.0f}"
-
-
-def _gathers(facts: Facts) -> Holder | None:
-    """A named container with something of nearly every step, where the fit's end looked for one."""
-    memory = facts.documents.memory
-    held = () if memory is None else memory.held
-    least = LIMITS.mostly * facts.run.steps
-    return next((each for each in held if each.name and each.count >= least), None)

@@ -1,7 +1,6 @@
 """Detectors of the whole fit: pauses, slow steps, noise, overflows."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
@@ -16,7 +15,7 @@ from trainperf.core.artifacts.lines import (
     IMPORTS,
     PREPARING,
 )
-from trainperf.core.choice import first_that_holds
+from trainperf.core.choice import all_that_hold, first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     duration,
@@ -197,10 +196,8 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
             *sampled(line),
             *heaviest(facts, most),
         ),
-        changes=tuple(
-            _prepare_less(
-                facts, most, prepared_s[most] / spent_s, line.subject if line else "the script"
-            )
+        changes=_prepare_less(
+            facts, most, prepared_s[most] / spent_s, line.subject if line else "the script"
         ),
         claim=claim,
         where="" if line is None else line.where,
@@ -221,7 +218,7 @@ def _prepared_s(account: StepAccount, facts: Facts) -> dict[str, float]:
     return {slot: s for slot, s in spent_s.items() if slot not in MAPS}
 
 
-def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterator[Use]:
+def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> tuple[Use, ...]:
     """What would spare most of it at the next start, or make it shorter.
 
     Args:
@@ -231,18 +228,21 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterat
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
-    code = facts.plain_code(most)
-    if code is not None and code.line.fraction >= LIMITS.mostly:
-        yield Use(change="prepare_cheaper", values={"name": code.line.name})
-    if most not in MAPS:
-        yield Use(change="keep_prepared", values={"name": name})
-    elif uncached:
-        yield Use(change="let_datasets_cache", values={"why": uncached})
-    if most == DATASET_MAP and cpus > 1:
-        saves = fraction * (1 - 1 / cpus)
-        yield Use(change="map_in_processes", values={"number": cpus}, realises=saves)
-    if facts.run.prepared_ranks > 1:
-        yield Use(change="prepare_once")
+    code, saves = facts.plain_code(most), fraction * (1 - 1 / cpus)
+    dear, line = (code and code.line.fraction >= LIMITS.mostly), code and code.line.name
+    return all_that_hold(
+        (Use(change="prepare_cheaper", values={"name": line}), dear),
+        (Use(change="keep_prepared", values={"name": name}), most not in MAPS),
+        (
+            Use(change="let_datasets_cache", values={"why": uncached}),
+            most in MAPS and uncached,
+        ),
+        (
+            Use(change="map_in_processes", values={"number": cpus}, realises=saves),
+            most == DATASET_MAP and cpus > 1,
+        ),
+        (Use(change="prepare_once"), facts.run.prepared_ranks > 1),
+    )
 
 
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -265,8 +265,6 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     lost_s = slow.lost_s * max(1.0, facts.run.steady_steps / slow.of_steps)
     ending = "th" if slow.every % 100 in (11, 12, 13) else _ENDINGS.get(slow.every % 10, "th")
     which, line = f"every {slow.every:,}{ending} step", slow.line
-    steady_s = slow.lost_s * slow.phase_fraction / slow.of_steps
-    doer = line.subject if line else f"what {which} does"
     return Cause(
         id="slow_steps",
         title=f"{which} takes {duration(slow.slow_s)} instead of {duration(slow.typical_s)}: "
@@ -277,9 +275,15 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
             *sampled(line),
         ),
         changes=(
-            Use(change="do_less_often" if line else "find_slow_steps", values={"name": doer}),
+            Use(
+                change="do_less_often" if line else "find_slow_steps",
+                values={"name": line.subject if line else f"what {which} does"},
+            ),
         ),
-        claim=Claim(pauses_s={"slow_steps": lost_s}, owns_s={slow.phase: steady_s}),
+        claim=Claim(
+            pauses_s={"slow_steps": lost_s},
+            owns_s={slow.phase: slow.lost_s * slow.phase_fraction / slow.of_steps},
+        ),
         where=line.where if line else "",
     )
 

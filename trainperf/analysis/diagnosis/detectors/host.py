@@ -115,6 +115,7 @@ def logging(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def loop(account: StepAccount, facts: Facts) -> Cause | None:
     """Logging, progress bars and metrics after the last hook take a notable part of the step.
 
@@ -127,8 +128,7 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
     """
     claim, threads = of_slots(account, "loop"), _writers(account)
     owner = facts.summary.owner("loop")
-    notable = account.share(claim.removes_s) >= LIMITS.notable and account.host_decides
-    if not notable or not _logs(facts.settings):
+    if not account.host_decides or not _logs(facts.settings):
         return None
     shown, step = facts.settings.get("prog_bar_metrics"), duration(account.step_s)
     return Cause(

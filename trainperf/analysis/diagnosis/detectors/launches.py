@@ -1,6 +1,5 @@
 """Detectors of launches: tiny operators, Python loops, an idle device."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 
@@ -12,7 +11,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     of_slots,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of, sampled
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     MANY_CALLS,
@@ -26,10 +25,10 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_beside, room_for
 from trainperf.analysis.diagnosis.regions import SHORT_CALLS
 from trainperf.analysis.roofline.roofline import LAUNCH_S
+from trainperf.core.choice import all_that_hold
 from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.groups import summed
-from trainperf.core.readings import SAMPLES_PER_S
 
 
 def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
@@ -83,7 +82,7 @@ def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
         if row.use.repeated in multiply
     )
     name, number = max(loops_s, key=lambda loop: loops_s[loop], default=("", 1))
-    loaded = number != _samples(facts, account) or facts.number("batch_size") == 1
+    loaded = number != round(facts.samples_in(account.step_s)) or facts.number("batch_size") == 1
     if number == 1 or not account.host_decides or (number == facts.micro_batches and loaded):
         return None
     of_loop = [row for row in called if (row.use.repeated, row.use.passes) == (name, number)]
@@ -260,17 +259,18 @@ def _loop_in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterator[Use]:
+def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> tuple[Use, ...]:
     """What makes a step launch less for its samples, as far as the memory allows it."""
-    number = facts.micro_batches
-    if number > 1 and room_for(account, facts, number) is not None:
-        yield _one_micro_batch(account, facts, lost_s * (1 - 1 / number))
-    vary = facts.settings.get("shapes_vary")
-    yield Use(change="compile_dynamic" if vary else "compile_step")
-    if room_for(account, facts, 2) is not None:
-        yield Use(change="larger_batch")
-    if _fits_a_core(account, facts):
-        yield Use(change="compute_on_cpu")
+    number, vary = facts.micro_batches, facts.settings.get("shapes_vary")
+    return all_that_hold(
+        (
+            _one_micro_batch(account, facts, lost_s * (1 - 1 / number)),
+            number > 1 and room_for(account, facts, number),
+        ),
+        (Use(change="compile_dynamic" if vary else "compile_step"), True),
+        (Use(change="larger_batch"), room_for(account, facts, 2)),
+        (Use(change="compute_on_cpu"), _fits_a_core(account, facts)),
+    )
 
 
 def _fits_a_core(account: StepAccount, facts: Facts) -> bool:
@@ -286,17 +286,12 @@ def _fits_a_core(account: StepAccount, facts: Facts) -> bool:
 
 
 def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:
-    rows = max(1, _samples(facts, account))
+    rows = max(1, round(facts.samples_in(account.step_s)))
     return Use(
         change="larger_micro_batches",
         values={"number": count(facts.micro_batches), "rows": rows},
         step_s=account.step_s - saved_s,
     )
-
-
-def _samples(facts: Facts, account: StepAccount) -> int:
-    """Of a step on a rank; 0 is not known."""
-    return round((facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.run.world_size)
 
 
 def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
@@ -309,16 +304,17 @@ def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
     starved = account.share(device.data_s or 0.0) >= LIMITS.notable
     if not idle and (bound < LIMITS.mostly or starved or not account.judged):
         return None
-    bound_in = f"{share(bound)} of the steps"
-    marks = f"the device had caught up in {bound_in} when forward and backward returned"
-    late = share(account.share(idle_s))
+    late, bound_in = share(account.share(idle_s)), f"{share(bound)} of the steps"
     return Cause(
         id="launch_bound",
         title=f"the device is idle {late} of the time because launches come too late"
         if idle
         else f"the device waits for the host in {bound_in}",
-        evidence=(*_launched(facts), *([marks] if bound else [])),
-        changes=tuple(_fewer_launches(account, facts, idle_s)),
+        evidence=of_evidence(
+            *_launched(facts),
+            bound and f"the device had caught up in {bound_in} when forward and backward returned",
+        ),
+        changes=_fewer_launches(account, facts, idle_s),
         claim=Claim(removes_s=idle_s, device={"host_s": idle_s}) if idle else None,
         confidence="high" if idle else "medium",
         severity=None if idle else "medium",
@@ -333,6 +329,8 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     kernels, busy_s = trace.totals.kernels, trace.totals.cpu_op_s or 0.0
     short = sum(step.short_kernels or 0 for step in trace.steps) / max(1, len(trace.steps))
     few = f"; {share(short / kernels)} of them take less than 10 µs"
-    many = f"a step launches {count(round(kernels))} kernels"
     busy = f"its operators keep the host busy for {duration(busy_s)}"
-    return (f"{many}, and {busy}{few if short >= LIMITS.mostly * kernels else ''}",)
+    return of_evidence(
+        f"a step launches {count(round(kernels))} kernels, and {busy}"
+        f"{few if short >= LIMITS.mostly * kernels else ''}"
+    )

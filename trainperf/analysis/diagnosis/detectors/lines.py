@@ -64,8 +64,8 @@ def sampled(line: LineShare | None) -> tuple[str, ...]:
 
 def heaviest(facts: Facts, slot: str) -> tuple[str, ...]:
     """The lines of a pause that take a tenth of it each, where there are several."""
-    slots = (each.lines for each in facts.summary.lines if each.slot == slot)
-    heavy = [line for line in next(slots, ()) if line.fraction >= LIMITS.notable]
+    lines = facts.summary.lines_in(slot).lines
+    heavy = [line for line in lines if line.fraction >= LIMITS.notable]
     listed = ", ".join(f"{line.where} {share(line.fraction)}" for line in heavy[:3])
     return (listed,) if len(heavy) > 1 else ()
 

@@ -1,14 +1,12 @@
 """Detectors of the loader: its workers, its waits, its starts."""
 
-from collections.abc import Iterator
-
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,
     ROUND_TRIP_S,
-    without_workers_s,
+    WorkerPlan,
     worker_plan,
     workers_take_s,
 )
@@ -16,6 +14,7 @@ from trainperf.analysis.diagnosis.workers import sampled_workers
 from trainperf.analysis.summary.schema import HostShare, LineShare
 from trainperf.core.artifacts.lines import WORKER_MAKING
 from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.choice import all_that_hold, first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, size
 from trainperf.core.readings import (
@@ -94,7 +93,6 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
         if by_loader
         else f"a training thread waits for one {share(waited)}"
     )
-    quota = host.throttled_fraction
     cpus = host.cpus_per_rank * host.ranks
     return Cause(
         id="oversubscription",
@@ -103,14 +101,15 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
             each > 1 and f"each of {host.workers} workers computes with {each} threads",
             waited and f"the training thread had no CPU {share(waited)} of the time",
             workers_waited and f"workers had none {share(workers_waited)} of theirs",
-            quota and f"the quota was used up in {share(quota)} of its periods",
+            host.throttled_fraction
+            and f"the quota was used up in {share(host.throttled_fraction)} of its periods",
         ),
-        changes=tuple(_fewer(account, host, each)),
+        changes=_fewer(account, host, each),
         claim=claim,
     )
 
 
-def _fewer(account: StepAccount, host: HostShare, each: int) -> Iterator[Use]:
+def _fewer(account: StepAccount, host: HostShare, each: int) -> tuple[Use, ...]:
     """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs.
 
     Args:
@@ -119,19 +118,20 @@ def _fewer(account: StepAccount, host: HostShare, each: int) -> Iterator[Use]:
         each: Threads with which a worker computes: one is enough.
     """
     own = int(account.cpus or 0)
-    if each > 1:
-        yield Use(change="one_thread_in_workers", values={"threads": each})
-    if own < 1:
-        yield Use(change="more_cpus", values={"ranks": host.ranks})
-        return
     workers, cpus = min(host.workers, own // 2), plural(own, "CPU")
-    if workers < host.workers:
-        yield Use(change="fewer_workers", values={"number": workers, "cpus": cpus})
-        return
-    if account.share(workers_take_s(account)) >= LIMITS.notable:
-        yield _cheaper_sample(account, "__getitem__ and collate_fn", account.step_s)
     threads = min(host.threads, max(1, own - workers))
-    yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
+    fewer = {"number": workers, "threads": threads, "cpus": cpus}
+    threads_do = own >= 1 and workers == host.workers
+    return all_that_hold(
+        (Use(change="one_thread_in_workers", values={"threads": each}), each > 1),
+        (Use(change="more_cpus", values={"ranks": host.ranks}), own < 1),
+        (Use(change="fewer_workers", values=fewer), own >= 1 and not threads_do),
+        (
+            _cheaper_sample(account, "__getitem__ and collate_fn", account.step_s),
+            threads_do and account.share(workers_take_s(account)) >= LIMITS.notable,
+        ),
+        (Use(change="fewer_threads", values=fewer), threads_do),
+    )
 
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             *(() if anatomy is None else parts(anatomy)),
             *_more_of_loader(account, facts, owner, here=here),
         ),
-        changes=tuple(_loader_changes(account, facts, part, owner.function if owner else "")),
+        changes=_loader_changes(account, facts, part, owner.function if owner else ""),
         claim=of_loader(account, lost_s),
         where=line or ("" if owner is None else owner.where),
         confidence="high"
@@ -295,14 +295,18 @@ def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
 
 def _slowest(anatomy: LoaderAnatomy) -> tuple[str, str]:
     """The part of a batch that takes most, as it is called in code, and its line."""
-    if anatomy.workers and (anatomy.receiving_s or anatomy.packing_s or 0.0) > anatomy.making_s:
-        return "transport", ""
-    if anatomy.collate.mean_s > anatomy.getitem.mean_s:
-        return "collate_fn", anatomy.collate_line or ""
-    return _getitem(anatomy), anatomy.getitem_line or ""
+    sent = anatomy.workers and (anatomy.receiving_s or anatomy.packing_s or 0.0) > anatomy.making_s
+    collates = anatomy.collate.mean_s > anatomy.getitem.mean_s
+    return first_that_holds(
+        (("transport", ""), sent),
+        (("collate_fn", anatomy.collate_line or ""), collates),
+        ((_getitem(anatomy), anatomy.getitem_line or ""), True),
+    )
 
 
-def _loader_changes(account: StepAccount, facts: Facts, part: str, function: str) -> Iterator[Use]:
+def _loader_changes(
+    account: StepAccount, facts: Facts, part: str, function: str
+) -> tuple[Use, ...]:
     """All that would help by the law, each with its own step.
 
     Args:
@@ -313,29 +317,37 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str, function: str
     """
     loader, rest_s = account.loader, account.step_s - lost_to_loader_s(account)
     if len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
-        yield Use(change="own_loaders", values={"ranks": len(facts.run.ranks)})
-        return
+        return (Use(change="own_loaders", values={"ranks": len(facts.run.ranks)}),)
     library = str(facts.settings.get("loader_library") or "")
     if library or loader is None:
         values = {"library": library, "how": OWN_WAYS.get(library)}
-        change = "its_own_workers" if library else "some_workers"
-        yield Use(change=change, values=values)
-        return
-    plan = worker_plan(account)
-    if plan is not None:
-        least_s = max(rest_s, loader.making_s / plan.workers)
-        workers = plural(plan.workers, "worker")
-        how = {"workers": workers, "number": plan.workers, "threads": plan.threads}
-        change = "more_workers" if plan.threads is None else "workers_and_threads"
-        yield Use(change=change, values=how, step_s=plan.step_s, least_s=least_s)
-    if loader.workers:
-        alone_s = without_workers_s(account)
-        if alone_s < account.step_s and part in ("", "transport"):
-            yield Use(change="no_workers", step_s=alone_s, least_s=rest_s)
-    if part == "transport":
-        yield Use(change="send_less")
-    elif not _is_short(loader) or not loader.workers:
-        yield _cheaper_sample(account, part or function or "__getitem__ and collate_fn", rest_s)
+        return (Use(change="its_own_workers" if library else "some_workers", values=values),)
+    alone_s = account.step_s - account.spent("data_wait") + loader.making_s
+    returns = loader.workers and alone_s < account.step_s and part in ("", "transport")
+    makes = part != "transport" and not (loader.workers and _is_short(loader))
+    sample = _cheaper_sample(account, part or function or "__getitem__ and collate_fn", rest_s)
+    return (
+        *_as_planned(worker_plan(account), loader, rest_s),
+        *all_that_hold(
+            (Use(change="no_workers", step_s=alone_s, least_s=rest_s), returns),
+            (Use(change="send_less"), part == "transport"),
+            (sample, makes),
+        ),
+    )
+
+
+def _as_planned(plan: WorkerPlan | None, loader: LoaderAccount, rest_s: float) -> tuple[Use, ...]:
+    """The number of workers that the law says; none where it helps nowhere."""
+    if plan is None:
+        return ()
+    how = {
+        "workers": plural(plan.workers, "worker"),
+        "number": plan.workers,
+        "threads": plan.threads,
+    }
+    change = "more_workers" if plan.threads is None else "workers_and_threads"
+    least_s = max(rest_s, loader.making_s / plan.workers)
+    return (Use(change=change, values=how, step_s=plan.step_s, least_s=least_s),)
 
 
 def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
@@ -400,12 +412,11 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     slow, epochs = facts.summary.slow_steps, facts.summary.gaps.get("epoch_boundary", 0)
     if epochs >= 2:
-        loader = facts.documents.loader
+        loader, first_s = facts.documents.loader, first_batches_s(account, facts)
         between_s = account.pauses_s.get("epoch_boundary", 0.0)
         # Code of the user's own passes between the epochs of a plain loop.
         if facts.loop.own and (loader is None or 2 * loader.start_s * epochs < between_s):
             between_s = 0.0
-        first_s = first_batches_s(account, facts)
         spent_s = between_s + first_s
         much = (
             f"{duration(spent_s / epochs)} in each of {plural(epochs, 'epoch')}: "
@@ -416,11 +427,10 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         length = (facts.number("dataset_samples") or 0.0) / (facts.number("batch_size") or 1.0)
         if abs(slow.every - length / facts.run.world_size / facts.micro_batches) >= 1:
             return None
-        further = max(1.0, facts.run.steady_steps / slow.of_steps)
-        spent_s = slow.lost_s * slow.phase_fraction * further
+        per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps
+        spent_s = per_step_s * max(slow.of_steps, facts.run.steady_steps)
         more_s = duration(slow.slow_s - slow.typical_s)
         much = f"{more_s} more in one step of {slow.every}: the length of the loader's epoch"
-        per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps
         claim = Claim(pauses_s={"epoch_boundary": spent_s}, owns_s={"data_wait": per_step_s})
     else:
         return None

@@ -10,9 +10,9 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     of_slots,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import is_tiny
-from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.facts import Facts, slows
 from trainperf.analysis.summary.schema import Cause as MachineCause
 from trainperf.analysis.summary.schema import CauseFacts
 from trainperf.core.findings import LIMITS
@@ -94,35 +94,29 @@ def _place(cause: CauseFacts, facts: Facts) -> str:
     return f"{number}{f' of {cause.host}' if len(hosts) > 1 else ''}"
 
 
-def _lasting(facts: Facts, *causes: MachineCause) -> tuple[CauseFacts, ...]:
-    """Those that held for most of the run, so that nothing tells what steps take without them.
+def _lasts(cause: CauseFacts) -> bool:
+    """Whether it held for most of the run, so that nothing tells what steps take without it.
 
     Other processes count then where the training thread was seen to lack a CPU.
     """
-    if facts.summary.machine is None or facts.run.steady_steps < LIMITS.steps:
-        return ()
-    return tuple(
-        each
-        for each in facts.summary.machine.causes
-        if each.cause in causes
-        and each.cause not in _SEEN_BY_SLOWER_STEPS
-        and each.slower is None
-        and each.fraction >= LIMITS.mostly
-        and (each.cause != "host shared" or each.values.get("waited", 0.0) >= LIMITS.notable)
+    return (
+        cause.cause not in _SEEN_BY_SLOWER_STEPS
+        and cause.slower is None
+        and cause.fraction >= LIMITS.mostly
+        and (cause.cause != "host shared" or cause.values.get("waited", 0.0) >= LIMITS.notable)
     )
 
 
 def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause) -> Cause | None:
     """The cause that lost most by these, in words; else one that lasted and has no gain."""
-    shown = (each for each in facts.slowed_by if each.cause in causes)
-    cause = next(shown, next(iter(_lasting(facts, *causes)), None))
+    own = [each for each in facts.machine_causes if each.cause in causes]
+    cause = next((each for each in own if slows(each)), next(filter(_lasts, own), None))
     if cause is None:
         return None
     what, change, values = _WHAT[cause.cause]
-    if change == "room_in_memory" and facts.device.unified:
-        change = "leave_room"  # what its device holds is the host's memory
-    who = ", ".join(cause.who) or "other processes"
-    cpus = cause.values.get("others_cpus", 0.0)
+    # What a unified device holds is the host's memory.
+    model_first = change == "room_in_memory" and facts.device.unified
+    who, cpus = ", ".join(cause.who) or "other processes", cause.values.get("others_cpus", 0.0)
     judged, slots = cause.slower is not None, account.loop_s.items()
     return Cause(
         id=name,
@@ -130,7 +124,7 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
         evidence=tuple(
             _IN_WORDS[value](cause.values[value]) for value in values if cause.values.get(value)
         ),
-        changes=(Use(change=change),),
+        changes=(Use(change="leave_room" if model_first else change),),
         # All that the step does is slower, whoever owns it: what is left of it is.
         claim=Claim(
             owns_s={slot: cause.lost_fraction * spent_s for slot, spent_s in slots},
@@ -193,6 +187,7 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     return _worst("host_pressure", account, facts, "memory", "disk")
 
 
+@worth(LIMITS.notable)
 def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     """The model computes on the host with half as many threads as cores are free, or fewer.
 
@@ -219,9 +214,6 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     claim = of_slots(account, *WORK)
     if account.regions:
         claim = of_regions(r for r in account.regions if r.slot in WORK and not is_tiny(r, facts))
-    claim = replace(claim, removes_s=(1 - threads / free) * claim.removes_s)
-    if account.share(claim.removes_s) < LIMITS.notable:
-        return None
     return Cause(
         id="idle_cores",
         title=f"the model computes with {plural(threads, 'thread')}; {free} cores are free for it",
@@ -229,7 +221,7 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
             f"{cores:g} cores, {account.cpus:g} CPUs for this rank, {busy:.1f} of them busy",
         ),
         changes=(Use(change="more_threads", values={"number": free}),),
-        claim=claim,
+        claim=replace(claim, removes_s=(1 - threads / free) * claim.removes_s),
         confidence="medium",
     )
 

@@ -9,6 +9,7 @@ from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
+from trainperf.core.choice import all_that_hold
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share, size
 from trainperf.core.readings import (
@@ -131,12 +132,10 @@ def _pace(slope: Reading, room: float) -> str:
     )
 
 
-def _holder(facts: Facts) -> Holder | None:
-    """The largest container with something of nearly every step, one that keeps graphs first."""
+def gathering(facts: Facts) -> tuple[Holder, ...]:
+    """Containers with something of nearly every step, where the fit's end looked for them."""
     memory, least = facts.documents.memory, LIMITS.mostly * facts.run.steps
-    held = () if memory is None or facts.run.steps < LIMITS.steps else memory.held
-    gather = (each for each in held if each.count >= least)
-    return max(gather, key=lambda each: (each.graphs >= least, each.size_bytes), default=None)
+    return tuple(each for each in (memory.held if memory else ()) if each.count >= least)
 
 
 def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
@@ -151,14 +150,17 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
     To confirm: the reading `memory_slope_bytes_per_step` of a run of several times the length;
     `trainperf.smoke.assert_no_graph_held` on what the step returns.
     """
-    slope, room, holder = _growth(facts), _room_bytes(facts), _holder(facts)
-    graphs = holder is not None and holder.graphs >= LIMITS.mostly * facts.run.steps
+    slope, room, least = _growth(facts), _room_bytes(facts), LIMITS.mostly * facts.run.steps
+    held = gathering(facts) if facts.run.steps >= LIMITS.steps else ()
+    # The largest, one that keeps graphs first.
+    holder = max(held, key=lambda each: (each.graphs >= least, each.size_bytes), default=None)
+    graphs = holder is not None and holder.graphs >= least
     if not graphs and (slope is None or room is None or not long_enough(facts)):
         return None
-    held = 0.0 if holder is None else holder.size_bytes / facts.run.steps
+    held_bytes = 0.0 if holder is None else holder.size_bytes / facts.run.steps
     # What a graph keeps alive comes on top of what is held.
-    per_step = held if slope is None else slope.value or 0.0
-    if not graphs and held < LIMITS.mostly * per_step:
+    per_step = held_bytes if slope is None else slope.value or 0.0
+    if not graphs and held_bytes < LIMITS.mostly * per_step:
         holder = None  # it is something else that grows
     step_s = facts.value(STEP_MEAN_S) or math.inf
     lasts_s = math.inf if room is None or not per_step else room / per_step * step_s
@@ -249,11 +251,13 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     retried = steps >= LIMITS.steps and retries >= max(3, steps / 1000)
     torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
     # TraceML's pressure bands: 0.92 and 0.97.
-    full = used / capacity >= 0.92
     grows = torn and facts.device.growing
-    full = full or (torn and not grows)
-    helps = {"room_for_allocator": retried, "leave_room": full, "expandable_segments": grows}
-    changes = tuple(Use(change=change) for change, apt in helps.items() if apt)
+    full = used / capacity >= 0.92 or (torn and not grows)
+    changes = all_that_hold(
+        (Use(change="room_for_allocator"), retried),
+        (Use(change="leave_room"), full),
+        (Use(change="expandable_segments"), grows),
+    )
     if not changes:
         return None
     memory = facts.documents.memory

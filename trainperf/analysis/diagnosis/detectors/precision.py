@@ -18,6 +18,7 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import (
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.precision import Products
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.choice import first_that_holds
 from trainperf.core.formatting.units import plural
 
 
@@ -54,23 +55,25 @@ def _fewer_casts(rows: Sequence[Region], account: StepAccount, facts: Facts) -> 
     config, audit, half = facts.settings, facts.documents.audit, total_s(rows) / 2
     floats = {"fp64", "fp32", "fp16", "bf16", "fp8"}
     whole = [row for row in rows if _dtypes(row.use)[0] not in floats]
-    if total_s(whole) >= half:
-        return Use(change="keep_dtype")
     each = 1 if audit is None else audit.micro_batches
-    if each > 1 and total_s(row for row in rows if row.use.calls >= each) >= half:
-        return Use(change="weights_in_half")
+    of_weights = [row for row in rows if row.use.calls >= each > 1]
     own = [row for row in rows if {*_dtypes(row.use)} in ({"fp32", "fp16"}, {"fp32", "bf16"})]
-    products = _products(account, facts)
+    products, own_s = _products(account, facts), total_s(own)
     autocast = config.get("autocast") or "mixed" in str(config.get("precision") or "")
-    if autocast and products is not None and total_s(own) >= half:
-        slower_s = sum(
-            -products.saved_s(row.use, row.compute_s, "fp32")
-            for row in passes(account)
-            if row.use.kind == "matmul" and row.use.precision in ("fp16", "bf16")
-        )
-        if slower_s < total_s(own):
-            return Use(change="fp32_instead", step_s=account.step_s - total_s(own) + slower_s)
-    return Use(change="convert_once")
+    slower_s = sum(
+        -products.saved_s(row.use, row.compute_s, "fp32") if products else 0.0
+        for row in passes(account)
+        if row.use.kind == "matmul" and row.use.precision in ("fp16", "bf16")
+    )
+    return first_that_holds(
+        (Use(change="keep_dtype"), total_s(whole) >= half),
+        (Use(change="weights_in_half"), of_weights and total_s(of_weights) >= half),
+        (
+            Use(change="fp32_instead", step_s=account.step_s - own_s + slower_s),
+            autocast and products and own_s >= half and slower_s < own_s,
+        ),
+        (Use(change="convert_once"), True),
+    )
 
 
 def is_cast(use: OperatorUse) -> bool:

@@ -1,6 +1,5 @@
 """Detectors of several ranks: late ones, reductions, one process for several devices."""
 
-from collections.abc import Iterator
 from math import ceil, inf
 from statistics import median
 
@@ -19,7 +18,7 @@ from trainperf.analysis.summary.late_ranks import (
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
 from trainperf.core.artifacts.lines import OBJECTS, SENDS_BUFFERS
-from trainperf.core.choice import first_that_holds
+from trainperf.core.choice import all_that_hold, first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 from trainperf.core.groups import grouped, summed
@@ -52,17 +51,19 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     line = _line(named[0], facts) if named else None
     more = _works_more(named[0], facts) if named else ""
-    predicted, without = facts.summary.what_if, list[str]()
-    if predicted is not None and predicted.ranks:
-        instead = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
-        without.append(f"as fast as the median rank, a step would take {instead}")
+    even = facts.summary.what_if
     return Cause(
         id="straggler",
         title=f"{share(account.share(lost_s))} of the step is lost to stragglers; "
         f"{late_and_why(named)}{f', in {line.subject}' if line else ''}",
         evidence=(
             *(lateness(point, facts.settings) for point in points),
-            *without,
+            *of_evidence(
+                even
+                and even.ranks
+                and f"as fast as the median rank, a step would take "
+                f"{duration(even.without_ranks_s)} instead of {duration(even.step_s)}"
+            ),
             *sampled(line),
             *of_evidence(more),
         ),
@@ -93,9 +94,8 @@ def _works_more(point: SyncPoint, facts: Facts) -> str:
     spent = dict(zip(facts.run.ranks, () if reading is None else reading.per_rank, strict=False))
     own_s = [s for rank, s in spent.items() if rank in late and s is not None]
     others_s = [s for rank, s in spent.items() if rank not in late and s is not None]
-    if {each.cause for each in point.late} - set(WORK) or not own_s or not others_s:
-        return ""
-    if min(own_s) < (1 + LIMITS.critical) * median(others_s):
+    elsewhere = {each.cause for each in point.late} - set(WORK) or not own_s or not others_s
+    if elsewhere or min(own_s) < (1 + LIMITS.critical) * median(others_s):
         return ""
     takes, others = duration(min(own_s)), duration(median(others_s))
     return f"forward takes {takes} there and {others} on the others: more work, or slower CPUs"
@@ -146,7 +146,7 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
     causes = {each.cause for each in point.late}
-    cause = causes.copy().pop() if len(causes) == 1 else None
+    cause = min(causes, key=str) if len(causes) == 1 else None
     does = "does" if point.host or len(point.late) == 1 else "do"
     own_loader = causes == {"data_wait"} and not (line and facts.loop.data_wait_is_bound)
     change = first_that_holds(
@@ -154,11 +154,8 @@ def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
         ("look_at_rank", line is not None or any(causes)),
         ("compare_hosts", True),
     )
-    if line is not None:
-        does = f"does in {line.subject}"
-    elif cause:
-        does = f"{does} {within(cause)}"
-    return Use(change=change, values={"who": who(point), "does": does})
+    where = f"does in {line.subject}" if line else f"{does} {within(cause)}" if cause else does
+    return Use(change=change, values={"who": who(point), "does": where})
 
 
 def object_collectives(account: StepAccount, facts: Facts) -> Cause | None:
@@ -300,7 +297,7 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
             *_collectives(facts, exposed_s),
             *_settings(facts),
         ),
-        changes=tuple(_send_less(facts, tail_s)),
+        changes=_send_less(facts, tail_s),
         claim=Claim(
             owns_s={"backward": tail_s},
             removes_s=lost_s,
@@ -311,18 +308,19 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _collectives(facts: Facts, exposed_s: float) -> Iterator[str]:
+def _collectives(facts: Facts, exposed_s: float) -> tuple[str, ...]:
     """What a capture saw of them, on the rank that communicates longest."""
     trace = max(facts.traces, key=lambda rank: rank.totals.comm_s or 0.0, default=None)
     if trace is None or trace.totals.comm_s is None:
-        return
+        return ()
     after_s = trace.totals.allreduce_tail_s
     after = f"; {duration(after_s)} of it after backward has ended" if after_s else ""
-    yield f"no computation hides {duration(exposed_s)} of {duration(trace.totals.comm_s)}{after}"
     rates = [each.bus_bytes_per_s for each in trace.collectives if each.kind == "all_reduce"]
     slowest = min(filter(None, rates), default=None)
-    if slowest is not None:
-        yield f"all-reduces move {rate(slowest)} over the slowest link"
+    return of_evidence(
+        f"no computation hides {duration(exposed_s)} of {duration(trace.totals.comm_s)}{after}",
+        slowest and f"all-reduces move {rate(slowest)} over the slowest link",
+    )
 
 
 def usual_buckets(facts: Facts) -> int:
@@ -341,18 +339,17 @@ def buckets(facts: Facts) -> tuple[str, ...]:
     return (f"{plural(round(number), 'bucket')} of {size(gradients / number)} on average",)
 
 
-def _settings(facts: Facts) -> Iterator[str]:
-    yield from buckets(facts)
-    if facts.number("ddp_unused_bytes") == 0:
-        yield "find_unused_parameters=True, and every parameter is used"
-    ways, pace = facts.settings.get("nccl_ways"), _gloo_bytes_per_s(facts)
-    if ways:
-        yield f"NCCL sends via {ways}, by its log"
-    if links := _nvlinks(facts):
-        yield f"a device has {plural(links, 'active link')} of NVLink"
-    if pace:
-        name = facts.settings.get("GLOO_SOCKET_IFNAME")
-        yield f"gloo sends over {name}, a link of {rate(pace)}"
+def _settings(facts: Facts) -> tuple[str, ...]:
+    ways, pace, links = facts.settings.get("nccl_ways"), _gloo_bytes_per_s(facts), _nvlinks(facts)
+    name = facts.settings.get("GLOO_SOCKET_IFNAME")
+    return of_evidence(
+        *buckets(facts),
+        facts.number("ddp_unused_bytes") == 0
+        and "find_unused_parameters=True, and every parameter is used",
+        ways and f"NCCL sends via {ways}, by its log",
+        links and f"a device has {plural(links, 'active link')} of NVLink",
+        pace and f"gloo sends over {name}, a link of {rate(pace)}",
+    )
 
 
 def _nvlinks(facts: Facts) -> int:
@@ -369,22 +366,22 @@ def _gloo_bytes_per_s(facts: Facts) -> float:
     return (facts.number("gloo_bytes_per_s") or 0.0) if sends else 0.0
 
 
-def _other_way(facts: Facts) -> Iterator[Use]:
+def _other_way(facts: Facts) -> tuple[Use, ...]:
     """A faster way between ranks than the one that is taken, where both are known."""
-    ways, fastest = (
-        str(facts.settings.get("nccl_ways") or ""),
-        facts.number("fastest_bytes_per_s") or 0.0,
+    ways, settings = str(facts.settings.get("nccl_ways") or ""), facts.settings
+    fastest = facts.number("fastest_bytes_per_s") or 0.0
+    infiniband = settings.get("NCCL_IB_DISABLE") == "1" or settings.get("infiniband")
+    no_links = settings.get("NCCL_P2P_DISABLE") == "1"
+    values = {"name": settings.get("fastest_interface"), "rate": rate(fastest)}
+    return all_that_hold(
+        (Use(change="use_infiniband"), "NET/Socket" in ways and infiniband),
+        (Use(change="use_links"), "SHM" in ways and no_links),
+        (Use(change="use_nvlink"), "SHM" in ways and not no_links and _nvlinks(facts)),
+        (
+            Use(change="faster_interface", values=values),
+            fastest >= 2 * _gloo_bytes_per_s(facts) > 0,
+        ),
     )
-    off = facts.settings.get("NCCL_IB_DISABLE") == "1"
-    if "NET/Socket" in ways and (off or facts.settings.get("infiniband")):
-        yield Use(change="use_infiniband")
-    if "SHM" in ways and facts.settings.get("NCCL_P2P_DISABLE") == "1":
-        yield Use(change="use_links")
-    elif "SHM" in ways and _nvlinks(facts):
-        yield Use(change="use_nvlink")
-    if fastest >= 2 * _gloo_bytes_per_s(facts) > 0:
-        name = facts.settings.get("fastest_interface")
-        yield Use(change="faster_interface", values={"name": name, "rate": rate(fastest)})
 
 
 def _stays_gathered(facts: Facts) -> bool:
@@ -394,33 +391,36 @@ def _stays_gathered(facts: Facts) -> bool:
     return facts.settings.get("fsdp_reshard") is True and whole <= left
 
 
-def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
+def _send_less(facts: Facts, tail_s: float) -> tuple[Use, ...]:
     """What there is to change about gradients, else about what a capture shows.
 
     What comes after backward has nothing left to overlap.
     """
-    yield from _other_way(facts)
     number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes") or 0.0
     collectives = [each for trace in facts.traces for each in trace.collectives]
     small = [each for each in collectives if each.many_small]
     cap_mb = facts.number("ddp_bucket_cap_mb") or 0.0
     after = tail_s or any(trace.totals.allreduce_tail_s for trace in facts.traces)
-    helps = {
-        "larger_buckets": gradients and number and number > usual_buckets(facts),
-        "smaller_buckets": number and min(gradients / number / (1 << 20), cap_mb) >= 2 * BUCKET_MB,
-        "no_unused_parameters": facts.number("ddp_unused_bytes") == 0,
-        "keep_gathered": _stays_gathered(facts),
-        "larger_messages": small,
-        "bucket_views": facts.settings.get("ddp_gradient_as_bucket_view") is False,
-        "overlap_communication": collectives and not after,
-    }
-    kind = next((each.kind for each in (*small, *collectives)), "")
-    yield Use(
-        change=next((change for change, apt in helps.items() if apt), "reduce_less"),
-        values={"megabytes": BUCKET_MB, "kind": kind},
+    change = first_that_holds(
+        ("larger_buckets", gradients and number and number > usual_buckets(facts)),
+        (
+            "smaller_buckets",
+            number and min(gradients / number / (1 << 20), cap_mb) >= 2 * BUCKET_MB,
+        ),
+        ("no_unused_parameters", facts.number("ddp_unused_bytes") == 0),
+        ("keep_gathered", _stays_gathered(facts)),
+        ("larger_messages", small),
+        ("bucket_views", facts.settings.get("ddp_gradient_as_bucket_view") is False),
+        ("overlap_communication", collectives and not after),
+        ("reduce_less", True),
     )
-    if facts.number("ddp_unused_bytes") and facts.settings.get("ddp_static_graph") is False:
-        yield Use(change="static_graph")
+    kind = next((each.kind for each in (*small, *collectives)), "")
+    static = facts.settings.get("ddp_static_graph") is False and facts.number("ddp_unused_bytes")
+    return (
+        *_other_way(facts),
+        Use(change=change, values={"megabytes": BUCKET_MB, "kind": kind}),
+        *all_that_hold((Use(change="static_graph"), static)),
+    )
 
 
 def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
@@ -470,16 +470,17 @@ def data_parallel(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     if facts.settings.get("wrapper") != "DataParallel":
         return None
     devices = round(facts.number("data_parallel_devices") or 0)
-    title = f"DataParallel drives {plural(devices, 'device')} from one process"
-    evidence = "the model is copied to each of them in every forward, by one process"
     alone = devices < 2
-    if alone:
-        title = "DataParallel wraps the model and has no second device"
-        evidence = "there is no second device: the wrapper only passes the batch on"
     return Cause(
         id="data_parallel",
-        title=title,
-        evidence=(evidence,),
+        title="DataParallel wraps the model and has no second device"
+        if alone
+        else f"DataParallel drives {plural(devices, 'device')} from one process",
+        evidence=(
+            "there is no second device: the wrapper only passes the batch on"
+            if alone
+            else "the model is copied to each of them in every forward, by one process",
+        ),
         changes=(
             Use(change="no_wrapper" if alone else "distributed", values={"devices": devices}),
         ),

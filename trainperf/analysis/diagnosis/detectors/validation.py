@@ -6,7 +6,7 @@ from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.findings import LIMITS
-from trainperf.core.readings import SAMPLES_PER_S, STEP_MEAN_S, phase_reading
+from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
 
 def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
@@ -19,13 +19,14 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     """
     batches, size = (facts.number(f"validation_{name}") for name in ("batches", "batch_size"))
     spent_s, number = account.pauses_s.get("validation", 0.0), facts.summary.gaps.get("validation")
-    samples, needed_s = _samples(facts), _needed_s(account, facts)
+    samples = facts.samples_in(facts.value(STEP_MEAN_S) or 0.0) / facts.micro_batches
+    needed_s = _needed_s(account, facts)
     if not (batches and size and number and samples and needed_s and spent_s):
         return
     each_s = spent_s / (number * batches)
-    lines = next((each for each in facts.summary.lines if each.slot == "validation"), None)
+    lines = facts.summary.lines_in("validation")
     own_s = max(0.0, each_s - needed_s * max(1.0, size / samples))
-    loads_s = min(own_s, each_s * ((lines and lines.loader_fraction) or 0.0))
+    loads_s = min(own_s, each_s * (lines.loader_fraction or 0.0))
     small_s = min(each_s, needed_s) - needed_s * size / samples
     workers = facts.cpus or 1
     theirs = facts.settings.get("validation_workers", facts.settings.get("num_workers"))
@@ -33,7 +34,7 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     logits = bool(facts.settings.get("evaluation_keeps_logits"))
     # Predictions are still made of logits, and gathered: half of it stays.
     lines_s = (own_s - loads_s) / (2 if logits else 1)
-    name = lines.owner.name if lines and lines.owner else "what it does beside the model"
+    name = lines.owner.name if lines.owner else "what it does beside the model"
     for change, saves_s, values in (
         ("keep_no_logits" if logits else "cheaper_lines", lines_s, {"name": name}),
         ("workers_of_validation", hidden * loads_s, {"number": workers}),
@@ -41,12 +42,6 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     ):
         if account.share_of_fit(spent_s * saves_s / each_s) >= LIMITS.worth:
             yield Use(change=change, values=values, realises=saves_s / each_s)
-
-
-def _samples(facts: Facts) -> float:
-    """Of a batch in training, on one rank; 0 where that is not known."""
-    of_step = (facts.value(SAMPLES_PER_S) or 0.0) * (facts.value(STEP_MEAN_S) or 0.0)
-    return of_step / (facts.micro_batches * max(1, len(facts.run.ranks)))
 
 
 def _needed_s(account: StepAccount, facts: Facts) -> float:
