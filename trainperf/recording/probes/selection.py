@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch.optim import Optimizer
@@ -116,7 +116,7 @@ class FitObjects:
     """What a loop is made of, as far as probes look at it."""
 
     device: torch.device
-    module: object = None
+    module: torch.nn.Module | None = None
     """The module as it is trained: wrapped in DDP, if it is."""
     optimizers: Sequence[Optimizer] = ()
     schedulers: Sequence[object] = ()
@@ -272,7 +272,7 @@ def _transfer(chosen: ProbeSet, _: FitObjects) -> None:
 
 
 def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
-    scaler, engine = objects.scaler, objects.module
+    scaler, engine = objects.scaler, cast("object", objects.module)
     if isinstance(engine, ScalingEngine) and engine.fp16_enabled():
         chosen.include(EngineProbe(engine))
     elif isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
