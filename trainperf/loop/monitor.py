@@ -321,7 +321,9 @@ def _demand_nothing_trained(kind: LoopKind, *training: object) -> None:
 def _watchers(objects: FitObjects, kind: LoopKind) -> tuple[Probe, ...]:
     """What tells of a plain loop what a framework would; of several modules by the first."""
     module = objects.module
-    models = list(module) if isinstance(module, torch.nn.ModuleList) else [module]
+    models: list[torch.nn.Module | None] = (
+        list(module) if isinstance(module, torch.nn.ModuleList) else [module]
+    )
     loop = PlainLoopProbe(next(iter(models), None), objects.device.type, trains=kind.trains)
     if kind.trains:
         return (loop,)
