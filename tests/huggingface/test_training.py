@@ -232,17 +232,3 @@ def test_compiling_that_was_lost_on_the_way_is_said(tmp_path: Path) -> None:
     found = summarize(Run.open(callback.run or tmp_path))
     assert found.run.config["compiled"] is False
     assert "not_compiled" in [finding.id for finding in found.findings]
-
-
-def test_advice_names_the_options_of_the_trainer(tmp_path: Path) -> None:
-    """Who never wrote a DataLoader is not told to."""
-    callback = quiet()
-    trainer(
-        tmp_path, callback, rows=Rows(300, nap), max_steps=40, dataloader_persistent_workers=False
-    ).train()
-
-    found = summarize(Run.open(callback.run or tmp_path))
-    first = found.findings[0]
-    assert first.id == "data_wait"
-    assert "DataLoader(" not in first.action
-    assert "TrainPerfCallback(" in " ".join(first.evidence)

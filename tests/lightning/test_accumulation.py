@@ -13,17 +13,6 @@ from support.fits import (
 from trainperf.core.phases import Tag
 
 
-def test_the_loss_of_an_accumulated_step_is_the_one_training_step_returned(tmp_path: Path) -> None:
-    """Lightning divides the loss by the accumulation before it shows it to callbacks."""
-
-    class Constant(Model):
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
-            return 0.0 * self.loss(batch) + float(batch_idx)
-
-    ran = fit(tmp_path, Constant(), Loader(5), accumulate_grad_batches=2)
-    assert ran.fact("loss") == [1.0, 3.0, 4.0]
-
-
 def test_accumulation_that_changes_while_training_is_followed(tmp_path: Path) -> None:
     """Groups of one, then of three, the last of them short; each loss is as it was returned."""
 

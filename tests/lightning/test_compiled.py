@@ -12,7 +12,6 @@ from support.fits import QUIET, Loader, Model
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.lightning import TrainPerf
-from trainperf.loop import LoopMonitor
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -70,23 +69,3 @@ def test_a_fit_that_compiles_nothing_has_no_such_file(tmp_path: Path) -> None:
     torch.compile(torch.sin, backend="eager")(torch.ones(2))
 
     assert read_document(Compilation, trained(tmp_path, Model())) is None
-
-
-def test_a_compiled_function_in_a_plain_loop_is_accounted_for(tmp_path: Path) -> None:
-    """As under Lightning."""
-
-    @torch.compile(backend="eager", dynamic=False)
-    def doubled(rows: torch.Tensor) -> torch.Tensor:
-        return rows * 2
-
-    with LoopMonitor(tmp_path, report=False) as monitor:
-        for length in monitor.batches([2, 2, 3, 3]):
-            with monitor.phase("forward"):
-                doubled(torch.ones(length))
-            monitor.end_step()
-
-    assert monitor.run is not None
-    found = read_document(Compilation, monitor.run)
-    assert found is not None
-    assert [one.step for one in found.compiled] == [0, 2]
-    assert [one.function for one in found.recompiled] == ["doubled"]

@@ -9,7 +9,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 from lightning.pytorch.callbacks import Callback
-from support.fits import Loader, Model, assert_tiles, read, trainer
+from support.fits import Loader, Model, read, trainer
 
 from trainperf.lightning import TrainPerf, session
 from trainperf.lightning.relay import ProfilerRelay
@@ -73,17 +73,6 @@ def test_an_earlier_callback_that_fails_at_the_exception_is_made_good_at_the_nex
     assert second.micro_batches() == [1] * 3
     assert training.profiler is mine
     assert gc.callbacks == before
-
-
-def test_the_same_callback_can_be_used_after_an_exception(tmp_path: Path) -> None:
-    """A new fit is a new run, whole and in a directory of its own."""
-    training = trainer(tmp_path, TrainPerf(report=False))
-    with pytest.raises(Planted):
-        training.fit(Failing(5, Planted()), Loader(9))
-    training.fit(Model(), Loader(3))
-    ran = read(tmp_path / "trainperf-1")
-    assert_tiles(ran)
-    assert ran.micro_batches() == [1] * 3
 
 
 def test_a_logger_that_does_not_tell_its_directory_does_not_stop_the_training(

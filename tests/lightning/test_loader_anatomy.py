@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import torch
 from support.fits import Loader, Model, read, trainer
-from support.loaders import FromFile, Naps, Rows, Slowly
+from support.loaders import FromFile, Rows
 from torch.utils.data import DataLoader
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.loader import LoaderAnatomy
-from trainperf.core.phases import Gap
 from trainperf.lightning import TrainPerf
 
 
@@ -41,20 +40,6 @@ def fitted(tmp_path: Path, loader: object, model: Model | None = None, **asked: 
 def anatomy_in(run: Path) -> LoaderAnatomy | None:
     """What the fit wrote of its loader."""
     return read_document(LoaderAnatomy, run)
-
-
-def test_the_fit_writes_what_a_batch_costs(tmp_path: Path) -> None:
-    """20 ms in the collate function; the look is part of the start, and no step's."""
-    nap = Naps(0.020)
-    loader = DataLoader(Rows(number=40), batch_size=4, collate_fn=Slowly(nap))
-
-    run = fitted(tmp_path, loader, loader_anatomy=True)
-
-    found, ran = anatomy_in(run), read(run)
-    assert found is not None
-    assert found.collate.mean_s == pytest.approx(nap.mean_s, rel=0.1)
-    assert ran.gap_ns(Gap.STARTUP) > found.start_s * 1e9
-    assert len(ran.steps) == 10
 
 
 def test_a_fit_that_was_looked_into_trains_as_one_that_was_not(tmp_path: Path) -> None:

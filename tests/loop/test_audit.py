@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.loops import Loader, Sleeper, quiet, written
+from support.loops import Loader, Sleeper, quiet
 
 from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
-from trainperf.core.phases import Tag
+from trainperf.core.artifacts.audit import StepAudit
 
 
 FORWARD = 2 * 2 * 4 * 4
@@ -49,21 +48,6 @@ def audit_in(run: Path) -> StepAudit:
     audit = read_document(StepAudit, run)
     assert audit is not None
     return audit
-
-
-def test_the_step_that_was_asked_for_is_audited_and_tagged(tmp_path: Path) -> None:
-    """That one and no other; forward and backward with the module's name, and the chip's limits."""
-    loop = Loop(tmp_path)
-    run = loop()
-    audit = audit_in(run)
-
-    assert loop.modes == [False, False, True, False, False]
-    assert audit.step == 2
-    matmuls = [(use.part, use.module, use.flops) for use in audit.operators if use.matmul_flops]
-    assert matmuls == [("forward", "Linear", FORWARD), ("backward", "Linear", FORWARD)]
-    tagged = [step.index for step in written(loop.monitor).steps if step.tags & Tag.AUDITED]
-    assert tagged == [2]
-    assert read_document(MeasuredChip, run) is not None
 
 
 def test_every_micro_batch_of_the_step_is_audited(tmp_path: Path) -> None:

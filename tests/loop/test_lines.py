@@ -3,7 +3,6 @@
 import sys
 import time
 from pathlib import Path
-from threading import enumerate as enumerate_threads
 
 import pytest
 import torch
@@ -153,22 +152,3 @@ def test_a_fit_may_go_without(tmp_path: Path) -> None:
     summary = trained(tmp_path, lines=False)
     assert not (Path(summary.run.path) / SampledLines.file).exists()
     assert summary.lines == ()
-
-
-def test_a_loop_that_raises_leaves_what_was_seen(tmp_path: Path) -> None:
-    """And no thread."""
-    monitor = quiet(tmp_path)
-
-    def broken() -> None:
-        with monitor:
-            for number, _ in enumerate(monitor.batches([torch.ones(4)] * 40)):
-                burn("step", 2.0)
-                if number == 30:
-                    raise ValueError("planted")
-                monitor.end_step()
-
-    with pytest.raises(ValueError, match="planted"):
-        broken()
-    assert monitor.run is not None
-    assert (monitor.run / SampledLines.file).exists()
-    assert not [thread for thread in enumerate_threads() if thread.name == "trainperf lines"]

@@ -12,7 +12,6 @@ from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
 from trainperf.loop.fit import PATIENCE
 from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES
-from trainperf.testing import FakeClock
 from trainperf.trials import Trial
 
 
@@ -81,6 +80,8 @@ def test_steps_without_a_batch_through_the_monitor_are_not_silent(
             monitor.end_step()
 
     assert [record.getMessage() for record in caplog.records] == [f"trainperf: {NO_BATCHES}"]
+    assert monitor.run is None
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("group", [3, 100])
@@ -145,16 +146,6 @@ def test_closing_twice_writes_once(tmp_path: Path) -> None:
 
     assert passed == [4, 5]
     assert (monitor.run / "steps-rank0.jsonl").read_bytes() == before  # type: ignore[operator]
-
-
-def test_a_monitor_that_saw_no_batch_leaves_nothing(tmp_path: Path) -> None:
-    """The script failed before the loop: no empty run beside the real ones."""
-    monitor = quiet(tmp_path)
-    monitor.end_step()
-    monitor.close()
-
-    assert monitor.run is None
-    assert list(tmp_path.iterdir()) == []
 
 
 class Unreadable(torch.nn.Linear):
@@ -273,34 +264,6 @@ def test_losses_are_kept(tmp_path: Path) -> None:
             monitor.end_step(loss if number % 2 else loss.item())
 
     assert [step.facts["loss"] for step in written(monitor).steps] == [0, 1, 2, 3, 4, 5]
-
-
-class Points:
-    """A `SummaryWriter` that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.tags: dict[str, list[tuple[int, float]]] = {}
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Keep."""
-        self.tags.setdefault(tag, []).append((global_step, scalar_value))
-
-
-def test_a_writer_gets_the_readings() -> None:
-    """Every so many steps, as plain floats."""
-    points, clock = Points(), FakeClock()
-    monitor = quiet(None, writer=points, log_every_n_steps=10, clock=clock)
-
-    def act(_: object) -> None:
-        with monitor.phase("forward"):
-            clock.advance(ms=20)
-
-    stepped(monitor, [torch.ones(3, 2)] * 60, act)
-
-    steps = [step for step, _ in points.tags["trainperf/phase_forward_s"]]
-    assert steps == [20, 30, 40, 50, 59]
-    assert {value for _, value in points.tags["trainperf/phase_forward_s"]} == {0.02}
-    assert points.tags["trainperf/samples_per_s"][-1] == (59, pytest.approx(150))
 
 
 # -- under a scaler ----------------------------------------------------------------------------

@@ -37,15 +37,3 @@ def test_a_built_in_trial_can_be_left_out(tmp_path: Path, monkeypatch: pytest.Mo
     tried = trial_results(tmp_path / "tried")
     assert tried["optimizer_fused"].reason == "it is mine"
     assert tried["free_loader"].pairs >= 8
-
-
-def test_a_loop_that_goes_on_tries_nothing_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its weights and batches are its own."""
-    trial = Trial("nothing", on=print, off=print)
-    with_trial = train(tmp_path / "a", [trial])
-    without = train(tmp_path / "b", [])
-
-    assert "use trainperf try" in caplog.text
-    assert all(map(torch.equal, without.parameters(), with_trial.parameters()))

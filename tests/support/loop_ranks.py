@@ -14,7 +14,6 @@ from trainperf.loop import LoopMonitor
 from trainperf.recording.profiling.options import ScheduledProfile
 
 
-STEPS = 30
 LATE_MS = 20.0
 
 
@@ -53,38 +52,6 @@ def late_steps(
             optimizer.step()
             optimizer.zero_grad()
         monitor.end_step(loss)
-
-
-def train(rank: int, base: Path) -> None:
-    """One rank of two; rank 1 sleeps in every forward."""
-    with one_of_two(rank, base):
-        model, optimizer = model_of(3)
-        with LoopMonitor(base / "runs", report=False).watch(model, optimizer) as monitor:
-            late_steps(monitor, model, optimizer, STEPS, LATE_MS * rank)
-
-
-def train_measured_on(measured: int, rank: int, base: Path) -> None:
-    """One rank of two under DDP, of which only *measured* has a monitor."""
-    with one_of_two(rank, base):
-        model, optimizer = model_of(1)
-        loader = Loader(Sleeper(), STEPS)
-        monitor = LoopMonitor(base / "runs", report=False) if rank == measured else None
-        if monitor is not None:
-            monitor.watch(model, optimizer)
-        for batch in loader if monitor is None else monitor.batches(loader):
-            loss = model(batch["x"]).square().mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            if monitor is not None:
-                monitor.end_step(loss)
-        if monitor is not None:
-            monitor.close()
-
-
-def train_measured_on_rank_0(rank: int, base: Path) -> None:
-    """Only rank 0 has a monitor."""
-    train_measured_on(0, rank, base)
 
 
 def train_traced(rank: int, base: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from trainperf.core.launch_environment import TrialsOver
 from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
@@ -18,7 +18,7 @@ from trainperf.loop.options import FitOptions
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TrainPerfCallback(FitOptions, TrainerCallback):
+class TrainPerfCallback(FitOptions, TrainerCallback, AbstractContextManager["TrainPerfCallback"]):
     """Measures everything that applies to what the Trainer trains.
 
     Takes the options of every fit: `trainperf.loop.FitOptions`.
@@ -43,9 +43,6 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
         """A fit that has begun: what is done from then to the first batch is its startup."""
         self.training: MeasuredTraining | None = None
         """What is under measurement, between `on_train_begin` and `on_train_end`."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End a training that raised, with the name of what it raised."""

@@ -25,7 +25,7 @@ Place = tuple[Callable[[Hears], object], Hears]
 
 _FORWARD, _BACKWARD = MOVES[moves.FORWARD].slot, MOVES[moves.BACKWARD].slot
 _PASSES = (_FORWARD, _BACKWARD)
-_LOOP = int(MOVES[moves.BACKWARD].next_phase)
+_LOOP = MOVES[moves.BACKWARD].next_slot
 
 
 class Passes:
@@ -94,8 +94,7 @@ class Passes:
             return
         self.batch = batch_of(args, kwargs)
         self._fit.phases.rest(_FORWARD)
-        if self._fit.audit is not None:
-            self._fit.begin_batch()
+        self._fit.begin_batch()
 
 
 def stand_in(owner: object, name: str, function: Callable[..., object], undo: ExitStack) -> None:

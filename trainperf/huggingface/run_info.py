@@ -33,12 +33,12 @@ def objects(
         args: The Trainer's.
         mask: The user's function.
     """
-    optimizer = given.get("optimizer")
+    model, optimizer = given.get("model"), given.get("optimizer")
     inner = optimizer_in(optimizer) if isinstance(optimizer, Optimizer) else None
     scheduler = given.get("lr_scheduler")
     return FitObjects(
         device=torch.device(args.device),
-        module=outermost(given.get("model")),
+        module=outermost(model) if isinstance(model, torch.nn.Module) else None,
         optimizers=[inner] if isinstance(inner, Optimizer) else [],
         schedulers=[scheduler] if scheduler is not None else [],
         scaler=getattr(optimizer, "scaler", None),
@@ -49,14 +49,12 @@ def objects(
     )
 
 
-def outermost(model: object) -> object:
+def outermost(model: torch.nn.Module) -> torch.nn.Module:
     """The model inside its wrappers (DDP, a compiled module): a callback is given it without.
 
     Wrappers know what they hold, and not the other way round, so they are searched for.  A fit
     begins with this once.
     """
-    if not isinstance(model, torch.nn.Module):
-        return model
     holders = [
         module
         for module in living(torch.nn.Module)

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 
 import torch
-import transformers
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trainperf.core.launch_environment import TrialsOver
 from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import Gap
+from trainperf.core.phases import Gap, Phase
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.huggingface.passes import Passes, Place
@@ -86,7 +85,6 @@ class MeasuredTraining:
             kind=HUGGING_FACE,
             loader=given.get("train_dataloader"),
             config=configuration(args, self._objects),
-            software={"transformers": transformers.__version__},
             writer=None if fit.tries else fit.guard.run(CurveSink.name, make),
             log_every=max(1, int(state.logging_steps or 50)),
             notes=self._notes,
@@ -116,14 +114,14 @@ class MeasuredTraining:
 
     def _wrap(self, loader: object) -> None:
         fit, inner, phases = self.fit, getattr(loader, ACCELERATED), self.fit.phases
-        copied = partial(phases[MOVES[moves.COPY].phase.label].__exit__, None, None, None)
+        copied = partial(phases[Phase.H2D.label].__exit__, None, None, None)
         carry = carried(loader, fit.guard.bracket(Fit.hooks, self._copies, copied))
         self._batches = batches = BracketedBatches(inner, nothing, nothing, carry, fit.through)
         self._places.append((partial(setattr, batches, "begins"), phases.fetch_begins))
         self._places.append((partial(setattr, batches, "ends"), phases.fetch_ends))
         setattr(loader, ACCELERATED, batches)
         fit.undo.callback(setattr, loader, ACCELERATED, inner)
-        fit.undo.callback(setattr, batches, "silent", True)
+        fit.undo.callback(vars(batches).update, begins=nothing, ends=nothing, carry=None)
 
     def _hear(self) -> None:
         """Have everything called in its place, timed as long as its cost is not settled."""
@@ -160,10 +158,8 @@ class MeasuredTraining:
 
     def on_pre_optimizer_step(self, *_: object) -> None:
         """`optimizer.step()` is about to be called, perhaps under a scaler."""
-        scaler = self.fit.chosen.scaler
-        if scaler is not None:
-            for optimizer in self._objects.optimizers:
-                scaler.attempt(optimizer)
+        for optimizer in self._objects.optimizers:
+            self.fit.attempt(optimizer)
         self.fit.phases.rest(_OPTIMIZER)
 
     def on_optimizer_step(self, *_: object) -> None:
@@ -173,9 +169,7 @@ class MeasuredTraining:
     def on_step_end(self, _args: object, _state: object, control: TrainerControl) -> None:
         """The step is complete; logging, evaluation and saving follow."""
         self._micro_batch(complete=True)
-        self._keep_trying(control)
-        if not control.should_log:
-            self._next(control)
+        self._unless_logged(control)
 
     def on_log(self, _args: object, _state: object, control: TrainerControl, *_: object) -> None:
         """Metrics were logged; those of an evaluation before it is over."""
@@ -186,7 +180,7 @@ class MeasuredTraining:
 
     def on_prediction_step(self, *_: object) -> None:
         """An evaluation is under way, and perhaps nobody has announced it."""
-        self._paused(MOVES["on_prediction_step"].gap)
+        self._paused(Gap.VALIDATION)
 
     def on_evaluate(self, _args: object, _state: object, control: TrainerControl) -> None:
         """An evaluation is over."""
@@ -202,21 +196,21 @@ class MeasuredTraining:
     def on_epoch_end(self, _args: object, _state: object, control: TrainerControl) -> None:
         """No further batch follows in this epoch."""
         self.recorder.epoch_ended()
-        self._keep_trying(control)
-        if not control.should_log:
-            self._next(control)
+        self._unless_logged(control)
 
-    def _keep_trying(self, control: TrainerControl) -> None:
-        """Nothing is evaluated or saved of a training that is thrown away."""
+    def _unless_logged(self, control: TrainerControl) -> None:
+        """What follows, without a log; of a training that is thrown away nothing is evaluated."""
         if self.fit.tries:
             control.should_evaluate = control.should_save = False
+        if not control.should_log:
+            self._next(control)
 
     # -- the loader ---------------------------------------------------------------------------
 
     def _copies(self) -> None:
         if self.recorder.awaits_batch:
             self.recorder.boundary()
-        self.fit.phases[MOVES[moves.COPY].phase.label].__enter__()
+        self.fit.phases[Phase.H2D.label].__enter__()
 
     # -- the step -----------------------------------------------------------------------------
 

@@ -41,9 +41,8 @@ class HuggingFaceTraining(FitTraining):
         state: TrainerState,
         callback: TrainerCallback,
     ) -> None:
-        super().__init__(fit, facts)
+        super().__init__(fit, facts, handlers_of(callback))
         self._args, self._state = args, state
-        self.mute_callbacks_of(handlers_of(callback))
 
     @property
     @override

@@ -89,9 +89,9 @@ class Boundaries:
                 partial(self._put, Mark.COPY_BEGINS),
                 partial(self._put, Mark.COPY_ENDS),
             ),
-            "batch": (self._asks_for_batch, None),
+            "batch": (self._batch_begins, None),
             "checkpoint": (
-                partial(recorder.enter_gap, MOVES["checkpoint"].gap),
+                partial(recorder.enter_gap, Gap.CHECKPOINT),
                 recorder.leave_gap,
             ),
             "sanity_ends": (None, partial(self._rest, "sanity_ends")),
@@ -122,7 +122,7 @@ class Boundaries:
             return self._fetch()
         if role == "forward":
             return self._forward()
-        return phase_bracket(self._recorder, MOVES[role].phase)
+        return phase_bracket(self._recorder, Phase(MOVES[role].slot))
 
     def hooks_ns(self) -> dict[str, int]:
         """Exclusive host time of every user hook inside steps, so far."""
@@ -148,16 +148,14 @@ class Boundaries:
         without = {
             "nothing": True,
             "copy": self._fit.chosen.marks is None,
-            "batch": not self.fetches_inside,
+            "batch": not self.fetches_inside and self._fit.audit is None,
             # Otherwise Lightning's closure does it, which the optimizer calls inside its bracket.
             "zero_grad": not self.accumulates,
         }
         return without.get(role, False) or (not self.counts and role not in _BEFORE_STEPS)
 
     def _around_hook(self, action: Action, before: Act, after: Act) -> Bracket:
-        hook = self._hooks.setdefault(
-            action.label, HookBracket(self._recorder, MOVES["hook"].phase)
-        )
+        hook = self._hooks.setdefault(action.label, HookBracket(self._recorder, Phase.CALLBACKS))
         if (before, after) == (_BEFORE, _AFTER):
             return hook
 
@@ -197,6 +195,11 @@ class Boundaries:
             self._recorder.boundary()
         else:
             self._fit.phases.fetch_begins()
+
+    def _batch_begins(self) -> None:
+        if self.fetches_inside:
+            self._asks_for_batch()
+        self._fit.begin_batch()
 
     def _forward_begins(self) -> None:
         self._around_forward = self._recorder.depth

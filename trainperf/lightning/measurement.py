@@ -44,11 +44,14 @@ class Measurement(Callback):
 
     def setup(self, trainer: "pl.Trainer", _module: "pl.LightningModule", stage: str) -> None:
         """The fit begins: put the relay in place."""
-        if stage != "fit" or self._leader(trainer) is not self:
+        ours = [each for each in trainer.callbacks if isinstance(each, Measurement)]
+        attached = sorted(ours, key=lambda callback: callback.defers_to_others)
+        # That which measures most leads: `TrainPerf` keeps totals, the others none.
+        leader = max(attached, key=lambda callback: len(callback.measures))
+        if stage != "fit" or leader is not self:
             return
         # Another callback's `on_exception` that raises keeps ours from being called.
         self._end(INTERRUPTED)
-        attached = self._attached(trainer)
         options = next((each for each in attached if isinstance(each, FitOptions)), None)
         self.session = Session(
             trainer,
@@ -72,8 +75,6 @@ class Measurement(Callback):
         hooks: dict[str, Callable[..., object]] = {
             "on_train_batch_end": fit.guard.wrap(Monitor.part, session.on_train_batch_end)
         }
-        if fit.audit is not None:
-            hooks["on_train_batch_start"] = self._batch_begins
         if fit.chosen.scaler is not None or fit.tries:
             hears = fit.guard.wrap(Fit.hooks, session.on_before_optimizer_step)
             hooks["on_before_optimizer_step"] = hears
@@ -104,14 +105,6 @@ class Measurement(Callback):
         if session.fit.monitor.started:
             self._restored = session.state()
 
-    def _batch_begins(self, *_: object) -> None:
-        """A batch is about to be trained, until no further step will be audited."""
-        fit = None if self.session is None else self.session.fit
-        if fit is None or fit.audit is None:
-            self._hear("on_train_batch_start", None)
-        else:
-            fit.begin_batch()
-
     def _listen(self, **hooks: Callable[..., object]) -> None:
         """Be called at these hooks, and at those of a subclass: each costs the loop a bracket."""
         for name in _HOOKS:
@@ -134,13 +127,3 @@ class Measurement(Callback):
                 users(*arguments)
 
             own[name] = both
-
-    @staticmethod
-    def _attached(trainer: "pl.Trainer") -> "list[Measurement]":
-        ours = [c for c in trainer.callbacks if isinstance(c, Measurement)]
-        return sorted(ours, key=lambda callback: callback.defers_to_others)
-
-    @classmethod
-    def _leader(cls, trainer: "pl.Trainer") -> "Measurement":
-        """The one that measures most: `TrainPerf` keeps totals, the others none."""
-        return max(cls._attached(trainer), key=lambda callback: len(callback.measures))

@@ -42,7 +42,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
                 "room for one profiler; take out the trainer's, ScheduledProfiler writes the "
                 "same traces"
             )
-        if sum(isinstance(c, ScheduledProfiler) for c in self._attached(trainer)) > 1:
+        if sum(isinstance(c, ScheduledProfiler) for c in trainer.callbacks) > 1:
             raise ConfigError(
                 "two ScheduledProfilers on one trainer: torch has room for one profiler; attach "
                 "one, with repeat=2 for two cycles"

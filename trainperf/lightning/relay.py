@@ -7,6 +7,7 @@ generator; a cached bracket is cheaper, which pays for what we measure.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, cast
 
 import lightning.pytorch as pl
@@ -19,18 +20,6 @@ from trainperf.recording.timeline import DirectBracket
 Bracket = AbstractContextManager[object]
 
 
-class _Brackets(dict[str, Bracket]):
-    """Brackets by action, each made when it is first asked for."""
-
-    def __init__(self, make: Callable[[str], Bracket]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, name: str) -> Bracket:
-        bracket = self[name] = self._make(name)
-        return bracket
-
-
 class ProfilerRelay:
     """Stands in for the trainer's profiler between our `setup` and `teardown`.
 
@@ -41,29 +30,29 @@ class ProfilerRelay:
     def __init__(self, inner: Profiler, bracket: Callable[[str], Bracket | None]) -> None:
         self.inner = inner
         self._make = bracket
-        self._ours = _Brackets(self._own)
-        self._brackets = _Brackets(self._whole)
+        self._ours = cache(self._own)
+        """What happens at an action; made when it is first asked for, as the next."""
         self._forwards = type(inner) is not PassThroughProfiler
         # Looked up and called some sixty times every step: without a Python call in between.
-        self.profile: Callable[[str], Bracket] = self._brackets.__getitem__
+        self.profile = cache(self._whole)
         """The bracket of an action."""
 
     def start(self, action_name: str) -> None:
         """An action that Lightning does not bracket begins."""
         if self._forwards:
             self.inner.start(action_name)
-        self._ours[action_name].__enter__()
+        self._ours(action_name).__enter__()
 
     def stop(self, action_name: str) -> None:
         """An action that Lightning does not bracket ends."""
-        self._ours[action_name].__exit__(None, None, None)
+        self._ours(action_name).__exit__(None, None, None)
         if self._forwards:
             self.inner.stop(action_name)
 
     def renew(self) -> None:
         """Make every bracket anew: what they do has changed."""
-        self._brackets.clear()
-        self._ours.clear()
+        self.profile.cache_clear()
+        self._ours.cache_clear()
 
     def __getattr__(self, name: str) -> object:
         # A user's callback may ask the profiler they configured for its own results.
@@ -73,7 +62,7 @@ class ProfilerRelay:
 
     def _whole(self, name: str) -> Bracket:
         """What happens at an action, with the user's profiler around it."""
-        ours, profile = self._ours[name], self.inner.profile
+        ours, profile = self._ours(name), self.inner.profile
         if not self._forwards:
             return ours
         contexts: list[Bracket] = []

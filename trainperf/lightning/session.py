@@ -7,7 +7,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
 from trainperf.core.loop_kind import LIGHTNING
@@ -75,14 +74,13 @@ class Session:
         self._count: Callable[[], int] = int
         """Updates so far, as Lightning counts them."""
         self._step = 0
-        self._manual = False
-        self._attempt: Callable[[Optimizer], object] = nothing
-        """Tells the scaler's probe of an update that is due."""
         self._before_update: Callable[[Optimizer], object] = nothing
         """Tells a training under trial."""
         self._stand_ins: Sequence[Logger] = ()
         if fit.tries:
-            self._dispose()
+            from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
+
+            self._stand_ins = dispose_of(trainer, fit.closing)
         self.relay = relays.install(trainer, fit.guard.wrap(Fit.hooks, self._bracket))
         fit.undo.callback(relays.restore, trainer)
         self.boundaries.counts = False  # a tuner may train before the fit proper starts
@@ -103,23 +101,20 @@ class Session:
     def _connect(self, module: "pl.LightningModule") -> None:
         """Have the probes hear the loop; what it is like is known only now."""
         fit, trainer, boundaries = self.fit, self._trainer, self.boundaries
-        self._manual = boundaries.manual = not module.automatic_optimization
+        boundaries.manual = not module.automatic_optimization
         boundaries.fetches_inside = _takes_iterator(module)
-        boundaries.accumulates = self._manual or fit.micro_batches > 1
+        boundaries.accumulates = boundaries.manual or fit.micro_batches > 1
         boundaries.counts = True
         fit.time(self.relay.renew)
         self._count = _updates(trainer, module)
         self._step = self._count()
-        for optimizer in trainer.optimizers if self._manual else ():
+        for optimizer in trainer.optimizers if boundaries.manual else ():
             begins, ends = boundaries.optimizer_begins, boundaries.optimizer_ends
             for register, hears in (
                 (optimizer.register_step_pre_hook, begins),
                 (optimizer.register_step_post_hook, ends),
             ):
                 fit.undo.callback(register(fit.guard.hook(Fit.hooks, hears)).remove)
-        scaler = fit.chosen.scaler
-        if scaler is not None:
-            self._attempt = fit.guard.wrap(scaler.name, scaler.attempt)
 
     def on_train_batch_end(
         self, _trainer: object, _module: object, outputs: object, batch: object, _index: int
@@ -130,7 +125,9 @@ class Session:
             return  # nothing ran: Lightning has skipped it, or there was none
         step = self._count() + self.boundaries.updates
         # In manual optimization nothing may ever tell us of an update.
-        complete = step != self._step or (self._manual and self.fit.batch_is_step(NO_UPDATE))
+        complete = step != self._step or (
+            self.boundaries.manual and self.fit.batch_is_step(NO_UPDATE)
+        )
         self._step = step
         accumulation = self._trainer.accumulate_grad_batches
         if accumulation != self.fit.micro_batches:
@@ -143,8 +140,8 @@ class Session:
     ) -> None:
         """An attempt, with the callback's signature.  Runs every step under a scaler or trials."""
         # In automatic optimization a `training_step` that returned None ends here too.
-        if self._manual or self.boundaries.backward_seen:
-            self._attempt(optimizer)
+        if self.boundaries.manual or self.boundaries.backward_seen:
+            self.fit.attempt(optimizer)
         self._before_update(optimizer)
 
     def state(self) -> dict[str, object]:
@@ -165,7 +162,6 @@ class Session:
             kind=LIGHTNING,
             loader=trainer.train_dataloader,
             config=configuration(trainer, module),
-            software={"lightning": str(pl.__version__)},
             rank=trainer.global_rank,
             loggers=tuple(trainer.loggers),
             step=lambda: trainer.global_step,
@@ -182,13 +178,7 @@ class Session:
             steps_before=trainer.global_step,
             micro_batches=trainer.accumulate_grad_batches,
             period=period(trainer),
-            announce=partial(rank_zero_info, "%s"),
         )
-
-    def _dispose(self) -> None:
-        from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
-
-        self._stand_ins = dispose_of(self._trainer, self.fit.closing)
 
     def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
         from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is
@@ -206,8 +196,9 @@ class Session:
             self.fit.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 
     def _notes(self) -> dict[str, str]:
-        unseen = self._manual and self.fit.monitor.progress and not self.boundaries.backwards
-        return {"backward": BACKWARD_UNSEEN} if unseen else {}
+        if self.boundaries.manual and self.fit.monitor.progress and not self.boundaries.backwards:
+            return {"backward": BACKWARD_UNSEEN}
+        return {}
 
     def _bracket(self, name: str) -> Bracket | None:
         action = Action.parse(name)

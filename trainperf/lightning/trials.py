@@ -125,7 +125,7 @@ class LightningTraining(FitTraining):
     def __init__(
         self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer", loggers: Sequence[Logger]
     ) -> None:
-        super().__init__(fit, facts)
+        super().__init__(fit, facts, [trainer])
         self.module: pl.LightningModule = trainer.lightning_module
         # `training_step` may take `dataloader_iter` and fetch by itself; several loaders may be
         # combined to a batch.
@@ -136,7 +136,6 @@ class LightningTraining(FitTraining):
         self._precision = trainer.precision_plugin
         self._drops_gradients = False
         self._steps = 0
-        self.mute_callbacks_of([cast("Any", trainer)])
         self._run_without_end()
         self.step_ended()
 

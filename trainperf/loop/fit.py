@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.optim import Optimizer
 from typing_extensions import ParamSpec
 
 from trainperf.core import run_directory, spool
@@ -75,8 +76,6 @@ log = logging.getLogger("trainperf")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SAY = partial(print, flush=True)
-
 PATIENCE = 64
 """Batches without a step's end from which on a batch is taken to be a step."""
 
@@ -94,13 +93,12 @@ class FitFacts:
     objects: FitObjects
     base: str | AnyPath | None
     """Where the run directory is made unless the user has said; `None` makes none."""
-    root: object = None
+    root: torch.nn.Module | None = None
     """The user's module without wrappers, where that is known: its parts are named from there."""
     kind: LoopKind = PLAIN
     loader: object = None
     config: Mapping[str, Scalar] = field(default_factory=dict)
     """Settings of the framework, beyond what every loop tells."""
-    software: Mapping[str, str] = field(default_factory=dict)
     rank: int | None = None
     """Of this process; `None` asks torch's process group."""
     writer: Writer | None = None
@@ -135,8 +133,6 @@ class FitFacts:
     """Of a step, as the fit begins."""
     period: int = 0
     """Batches after which validation or an epoch comes back; 0 if that is not known."""
-    announce: Callable[[str], object] = _SAY
-    """Takes the first answer, a sentence."""
 
 
 class Fit:
@@ -156,7 +152,9 @@ class Fit:
     assumed = ""
     """Why every batch counts as a step, where nobody has told of one in `PATIENCE` batches."""
     _ranks = 1
-    _upload: Upload | None = None
+    _outputs: Outputs
+    address = ""
+    """Where people find the run; empty without one."""
     _unended, _hears_ends = 0, False
     """Batches that have ended no step, and whether any has."""
 
@@ -169,6 +167,8 @@ class Fit:
         self.chosen = ProbeSet()
         self.audit: AuditProbe | None = None
         """Until no further step is audited."""
+        self.attempt: Callable[[Optimizer], object] = nothing
+        """An optimizer is about to be stepped with fresh gradients, perhaps under a scaler."""
         self.through: Callable[[Iterator[Any]], Iterator[Any]] = iter
         """Through which its batches go; something else than nothing where changes are tried."""
         self.cost: StepCost | None = None
@@ -187,7 +187,6 @@ class Fit:
         """Whether changes are tried in it, and the process ends with the last of them."""
         self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
         """Its brackets; others once it has started, and once it is clear what these cost."""
-        self._outputs = Outputs(run=None)
         EARLY_LINES.end()
         self._started_at = wall_clock_anchor()
         self._error_before = last_error()
@@ -234,9 +233,12 @@ class Fit:
             self._measure(facts)
             where_it_raises.pop_all()
         self.renew_phases(facts.kind)
+        self.address = str(self.run or "")
         if self.run is not None and address is not None and is_remote(address):
-            self._upload = Upload(self.run, address, rank)
-            self.guard.run(Upload.part, self._upload.start)
+            upload = Upload(self.run, address, rank)
+            self.address = str(upload.url)
+            self.closing.callback(self.guard.run, Upload.part, upload.end)
+            self.guard.run(Upload.part, upload.start)
         return True
 
     def _discard(self, run: Path | None) -> None:
@@ -251,6 +253,8 @@ class Fit:
         self.micro_batches = facts.micro_batches
         chosen = choose(objects, facts.measures if trains else facts.measures - OF_TRAINING)
         self.chosen = chosen
+        if chosen.scaler is not None:
+            self.attempt = self.guard.wrap(chosen.scaler.name, chosen.scaler.attempt)
         chosen.probes += [*facts.probes, *self._looks(facts), *self.options.probes]
         info = self._info(facts)
         # Last of all: what the others do as a step closes is part of the turn.
@@ -306,12 +310,12 @@ class Fit:
                     least_s=options.hang_after_s,
                 )
             )
-        root = facts.root or objects.module
-        module = root if isinstance(root, torch.nn.Module) else None
         if self.launch.loader_anatomy:
             probes.append(LoaderProbe(facts.loader, objects.run))
         if self.launch.audit_plan is not None:
-            self.audit = AuditProbe(module, self.launch.audit_plan, place, self.guard)
+            self.audit = AuditProbe(
+                facts.root or objects.module, self.launch.audit_plan, place, self.guard
+            )
             self.audit.ledger = self.chosen.ledger
             probes.append(self.audit)
         probes += lines
@@ -322,8 +326,7 @@ class Fit:
 
     def _trials(self, facts: FitFacts) -> list[Probe]:
         """What takes the training through its trials, in a process that ends with them."""
-        trains = isinstance(facts.objects.module, torch.nn.Module)
-        if not self.tries or self.run is None or not trains:
+        if not self.tries or self.run is None or facts.objects.module is None:
             return []
         self.reason_at_exit = FINISHED
         return [(facts.trials or _trials)(self, facts)]
@@ -340,7 +343,7 @@ class Fit:
             attempt=run_directory.attempt(),
             process=this_process(),
             reasons={**self.chosen.reasons, **inapplicable(facts.kind), **facts.reasons},
-            software={**run_identity.software(), **facts.software},
+            software=run_identity.software(),
             hardware={
                 **run_identity.hardware(objects.device),
                 "local_world_size": objects.local_world_size or launched,
@@ -373,15 +376,10 @@ class Fit:
             whole=facts.kind.run_noun,
         )
         if answer is not None:
-            facts.announce(answer)
+            print(answer, flush=True)  # noqa: T201 the answer is for people, as the report
         return answer is not None
 
     # -- the loop -----------------------------------------------------------------------------
-
-    @property
-    def address(self) -> str:
-        """Where people find the run; empty without one."""
-        return str(self._upload.url if self._upload is not None else self.run or "")
 
     @property
     def measured(self) -> bool:
@@ -427,7 +425,7 @@ class Fit:
         return bool(self.assumed)
 
     def begin_batch(self) -> None:
-        """A batch is about to be trained: where `audit` is there, its step may begin."""
+        """A batch is about to be trained: the audited step may begin.  Runs every micro-batch."""
         audit = self.audit
         if audit is not None:
             audit.begin_batch()
@@ -486,8 +484,6 @@ class Fit:
         if self.run is not None and self._outputs.rank == 0:
             self._report(self.run, finished=reason == FINISHED)
         self.guard.last(self.part, self.closing.close)
-        if self._upload is not None:
-            self.guard.run(Upload.part, self._upload.end)
 
     def remove_hooks(self) -> None:
         """Take the adapter's hooks away, for nobody trains any more.  Safe to call at any time."""
@@ -526,7 +522,7 @@ def _configuration(facts: FitFacts) -> dict[str, Scalar]:
     """What every loop tells of itself."""
     objects, model = facts.objects, facts.objects.module
     of_model: dict[str, Scalar] = {}
-    if isinstance(model, torch.nn.Module):
+    if model is not None:
         of_model = {**run_identity.model(model), "precision": run_identity.precision(model)}
     settings = run_settings.settings(model, objects.optimizers, objects.scaler)
     if facts.kind.trains:

@@ -17,8 +17,7 @@ _FRAMEWORKS = ("accelerate.", "lightning.fabric.", "lightning_fabric.")
 
 def optimizers_in(given: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
     """One or several of the user's, each without what a framework put around it."""
-    several = cast("list[Optimizer]", _several(given))
-    return [optimizer_in(each) for each in several]
+    return [optimizer_in(cast("Optimizer", each)) for each in _several(given)]
 
 
 def optimizer_in(given: Optimizer) -> Optimizer:
@@ -67,9 +66,6 @@ def _several(given: object) -> list[object]:
 
 def _inside(wrapper: object, name: str) -> object:
     """What the frameworks' wrappers hold under a name, through all of them."""
-    while type(wrapper).__module__.startswith(_FRAMEWORKS):
-        inner = getattr(wrapper, name, None)
-        if inner is None:
-            break
-        wrapper = inner
+    while type(wrapper).__module__.startswith(_FRAMEWORKS) and hasattr(wrapper, name):
+        wrapper = getattr(wrapper, name)
     return wrapper

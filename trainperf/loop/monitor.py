@@ -52,14 +52,14 @@ NO_BATCHES = (
     "over monitor.batches(loader)"
 )
 
-_CALLBACKS, _LOOP = MOVES[END_STEP].slot, int(MOVES[END_STEP].next_phase)
+_CALLBACKS, _LOOP = MOVES[END_STEP].slot, MOVES[END_STEP].next_slot
 _NO_BATCH = object()
 _RUNS = "runs"
 _KINDS = {"training": PLAIN, INFERENCE.name: INFERENCE}
 
 
 @dataclass(eq=False, repr=False)
-class LoopMonitor(FitOptions):
+class LoopMonitor(FitOptions, AbstractContextManager["LoopMonitor"]):
     """Measures a loop that you wrote yourself.  The fit begins when this is made.
 
     Takes the options of every fit (`trainperf.loop.FitOptions`), and these.
@@ -68,7 +68,6 @@ class LoopMonitor(FitOptions):
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
-    usual_dirpath = _RUNS
     dirpath: str | Path | None = _RUNS
     """Directory under which the run directory is made, or its URL (`s3://…`); `None` writes
     none."""
@@ -165,8 +164,7 @@ class LoopMonitor(FitOptions):
                 finally:
                     phases.fetch_ends()
                 self._batch = batch
-                if fit.audit is not None:
-                    fit.begin_batch()
+                fit.begin_batch()
                 yield batch
         finally:  # the loop may have been left in the middle of a batch
             self._epoch_ended()
@@ -222,9 +220,6 @@ class LoopMonitor(FitOptions):
         """End the fit: close the files, write the summary, print the report on rank 0."""
         self._fit.end(reason)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(ended_by(kind))
 
@@ -235,14 +230,13 @@ class LoopMonitor(FitOptions):
         fit = self._fit
         if not self.monitor.started and not self.monitor.finished:
             fit.start(lambda: self._facts(loader))
-            self._renew_phases()
             if self.clock is monotonic_ns:
                 fit.time(self._renew_phases)
         return fit.measured and not fit.recorder.inside_gap
 
     def _facts(self, loader: object) -> FitFacts:
         module = self._objects.module
-        if isinstance(module, torch.nn.Module):  # it may have been moved since
+        if module is not None:  # it may have been moved since
             self._objects.device = device_of(self._place, module)
         return FitFacts(
             objects=self._objects,
@@ -303,8 +297,7 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
     if device is not None:
         return torch.device(device)
     places = (parameter.device for parameter in model.parameters())
-    beside = (place for place in places if place.type not in ("cpu", "meta"))
-    return next(beside, torch.device("cpu"))
+    return next((p for p in places if p.type not in ("cpu", "meta")), torch.device("cpu"))
 
 
 def no_device_copy(device: torch.device) -> dict[str, str]:
@@ -318,8 +311,7 @@ def _demand_nothing_trained(kind: LoopKind, *training: object) -> None:
     Raises:
         ConfigError: An inference loop was given any of them.
     """
-    given = [each for each in training if each is not None]
-    if not kind.trains and any(not isinstance(each, Sequence) or each for each in given):
+    if not kind.trains and any(training):
         raise ConfigError(
             f'kind="{kind.name}": nothing is trained; call watch(model) without optimizers, scaler '
             "and schedulers, and try no changes, or leave kind out"
@@ -329,10 +321,10 @@ def _demand_nothing_trained(kind: LoopKind, *training: object) -> None:
 def _watchers(objects: FitObjects, kind: LoopKind) -> tuple[Probe, ...]:
     """What tells of a plain loop what a framework would; of several modules by the first."""
     module = objects.module
-    models = list(module) if isinstance(module, torch.nn.ModuleList) else [module]
-    called = models[0] if models else None
-    loop = PlainLoopProbe(called, objects.device.type, trains=kind.trains)
-    if not kind.trains:
-        each = [model for model in models if isinstance(model, torch.nn.Module)]
-        return loop, InferenceProbe(each, objects.device)
-    return (loop,)
+    models: list[torch.nn.Module | None] = (
+        list(module) if isinstance(module, torch.nn.ModuleList) else [module]
+    )
+    loop = PlainLoopProbe(next(iter(models), None), objects.device.type, trains=kind.trains)
+    if kind.trains:
+        return (loop,)
+    return loop, InferenceProbe([each for each in models if each is not None], objects.device)

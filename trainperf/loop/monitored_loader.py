@@ -1,13 +1,9 @@
 """A loader for frameworks whose own loop iterates over it: its epochs go through a monitor."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 from trainperf.loop.monitor import LoopMonitor
-from trainperf.loop.prepared_loaders import StandIn
-
-
-T = TypeVar("T")
+from trainperf.loop.prepared_loaders import StandIn, T
 
 
 class MonitoredLoader(StandIn[T]):

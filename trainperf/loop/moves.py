@@ -5,6 +5,7 @@ documentation are drawn from the same one.
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 from trainperf.core.phases import Gap, Phase
 
@@ -26,24 +27,9 @@ class Move:
     @property
     def slot(self) -> int:
         """The first slot that it makes current, as the timeline counts them."""
-        return _declared(self.after if self.during is None else self.during)
+        return self.next_slot if self.during is None else int(self.during)
 
     @property
-    def phase(self) -> Phase:
-        """As `slot`, of an event inside a step."""
-        return Phase(self.slot)
-
-    @property
-    def gap(self) -> Gap:
-        """As `slot`, of an event between steps."""
-        return Gap(self.slot)
-
-    @property
-    def next_phase(self) -> Phase:
-        """The phase that goes on from its end."""
-        return Phase(_declared(self.after))
-
-
-def _declared(slot: Phase | Gap | None) -> int:
-    assert slot is not None  # noqa: S101 asked by the code of an event that has one
-    return int(slot)
+    def next_slot(self) -> int:
+        """The slot that goes on from its end, of an event that has one."""
+        return int(cast("Phase | Gap", self.after))

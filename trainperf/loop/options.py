@@ -36,9 +36,6 @@ class FitOptions:
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
-    # What of `dirpath` is no choice of the user's, besides `None`.
-    usual_dirpath = ""
-
     tokens: MaskFunction | None = None
     """From a batch to a mask of shape (batch, tokens), where neither `attention_mask` nor `labels`
     tells which tokens count; of a Hugging Face Trainer from the model's keyword arguments."""
@@ -104,7 +101,7 @@ class FitOptions:
 
     def launched(self) -> LaunchOptions:
         """With what the command was told that has launched this process, if one has."""
-        usual = self.dirpath is None or str(self.dirpath) == self.usual_dirpath
+        usual = self.dirpath is None or str(self.dirpath) == str(type(self).dirpath)
         return LaunchOptions.of_this_process().joined(
             dirpath=None if usual else str(self.dirpath),
             audit_at=self.audit_at,

@@ -129,18 +129,16 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         counted = f"{PROCESSOR}{name}"
 
         def begins() -> None:
-            if get_ident() != loops:
-                return
-            self._computed()
-            self._open.append(counted)
-            self.enter(slot)
+            if get_ident() == loops:
+                self._computed()
+                self._open.append(counted)
+                self.enter(slot)
 
         def ends(*_: object) -> None:
-            if get_ident() != loops:
-                return
-            self.leave()
-            self._computed()
-            self._open.pop()
+            if get_ident() == loops:
+                self.leave()
+                self._computed()
+                self._open.pop()
 
         return DirectBracket(begins, ends)
 

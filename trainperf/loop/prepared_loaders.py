@@ -7,7 +7,8 @@ What stands between such a loader and the one underneath tells the copy from the
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 
@@ -67,21 +68,15 @@ class BracketedBatches(StandIn[object]):
         super().__init__(loader)
         self.in_use = False
         """Whether an epoch has begun, or goes on, that takes its batches here."""
-        self.silent = False
-        """Whether nobody is to be told any more."""
         self.begins = begins
-        """May be replaced while an epoch goes on, and so may the next."""
-        self.ends = ends
-        self._carry = carry
+        """May be replaced while an epoch goes on, and so may the next two."""
+        self.ends, self.carry = ends, carry
         self._through = through
 
     def __iter__(self) -> Iterator[object]:
         self.in_use = True
-        iterator, carry = self._through(iter(self.loader)), self._carry
+        iterator = self._through(iter(self.loader))
         while True:
-            if self.silent:
-                yield from iterator
-                return
             self.begins()
             try:
                 batch = next(iterator)
@@ -89,9 +84,10 @@ class BracketedBatches(StandIn[object]):
                 return
             finally:
                 self.ends()
-            yield batch if carry is None else carry(batch)
+            yield batch if self.carry is None else self.carry(batch)
 
 
+@dataclass(slots=True)
 class CarriedBatch:
     """A batch on its way to the device: `to` is what the framework calls, and gives the user's own.
 
@@ -101,24 +97,22 @@ class CarriedBatch:
         copies: Around that.
     """
 
-    __slots__ = ("_batch", "_copies", "_move")
-
-    def __init__(self, batch: object, move: Mover, copies: Copies) -> None:
-        self._batch = batch
-        self._move = move
-        self._copies = copies
+    batch: object
+    move: Mover
+    copies: Copies
 
     def to(self, device: torch.device, **options: bool) -> object:
         """The batch itself, moved by the framework."""
-        with self._copies:
-            return self._move(self._batch, device, **options)
+        with self.copies:
+            return self.move(self.batch, device, **options)
 
 
 def carried(loader: object, copies: Copies) -> Callable[[object], object] | None:
     """What to hand to a prepared loader in place of a batch; `None` if it copies nothing."""
-    move = _mover(loader)
-    if move is None:
+    device = getattr(loader, "device", None)  # a dispatcher has none: it cuts batches up first
+    if device is None or torch.device(device).type == "cpu":
         return None
+    move = _mover(loader)
     return lambda batch: CarriedBatch(batch, move, copies)
 
 
@@ -162,17 +156,13 @@ def _prepared(
         setattr(loader, name, inner)
 
 
-def _mover(loader: object) -> Mover | None:
-    """What copies its batches to a device; `None` for one that stays on the host."""
-    device = getattr(loader, "device", None)  # a dispatcher has none: it cuts batches up first
-    if device is None or torch.device(device).type == "cpu":
-        return None
+def _mover(loader: object) -> Mover:
+    """What copies its batches to a device."""
     # Whoever has prepared it has loaded them.
     if _name_under(loader) == ACCELERATED:
         from accelerate.utils import send_to_device  # noqa: PLC0415 see above
 
-        mover: Mover = send_to_device
-        return mover
+        return cast("Mover", send_to_device)
     from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
 
     return lambda batch, device, **_: move_data_to_device(batch, device)

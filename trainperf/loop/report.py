@@ -43,19 +43,13 @@ def first_answer(
     if step is None or step.value is None:
         return None
     interval = confidence_interval(step.value, step.low, step.high)
-    waiting = ""
+    answer = f"trainperf: warm-up over, step time {duration(step.value)}{interval} so far"
     if waited is not None and waited.value is not None:
-        most = "up to " if coarse else ""
-        waiting = f", {most}{share(waited.value)} of it data wait"
-    sentence = (
-        f"trainperf: warm-up over, step time {duration(step.value)}{interval} so far{waiting}"
-    )
-    if not written:
-        return sentence
-    return (
-        f"{sentence}; full report when the {whole} ends, or now with `trainperf report` on the run "
-        "directory"
-    )
+        answer += f", {'up to ' if coarse else ''}{share(waited.value)} of it data wait"
+    if written:
+        now = "now with `trainperf report` on the run directory"
+        answer += f"; full report when the {whole} ends, or {now}"
+    return answer
 
 
 def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = None) -> None:
@@ -77,8 +71,10 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     from trainperf.reports.run.page import load_page_data, save  # noqa: PLC0415
     from trainperf.reports.run.text import write_report  # noqa: PLC0415
 
-    _wait_for(run, ranks)
     if ranks > 1:
+        # The others end within moments; those on other machines may never appear here.
+        files = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
+        comes_true(lambda: all(map(has_ended, files)), WAIT_NS)
         join_captures(run)
     opened = Run.open(run)
     page = load_page_data(opened)
@@ -121,9 +117,3 @@ def join_captures(run: Path) -> None:
         if not analysis_file(traces).exists():
             analyst.send(*traces)
     analyst.finish()
-
-
-def _wait_for(run: Path, ranks: int) -> None:
-    """Other ranks end within moments; those on other machines may never appear here."""
-    files = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
-    comes_true(lambda: all(map(has_ended, files)), WAIT_NS)

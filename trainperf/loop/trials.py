@@ -3,9 +3,9 @@
 Loaded there, and where somebody has trials of their own: with it comes every change that is tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -21,18 +21,13 @@ from trainperf.trials.state import Stateful
 from trainperf.trials.training import Mutable, Training, outermost_layers
 
 
-class HasCallbacks(Protocol):
-    """A trainer of a framework, or who calls its callbacks."""
-
-    callbacks: list[Any]
-
-
 class FitTraining(Training):
     """The training of a fit.
 
     Args:
         fit: Whose it is; its batches go through the source of the trials from now on.
         facts: What it consists of.
+        owners: Who of a framework has a list of callbacks: each of these can be left out of it.
     """
 
     base: type = object
@@ -42,7 +37,7 @@ class FitTraining(Training):
     essential: tuple[type, ...] = ()
     """Those that are never muted."""
 
-    def __init__(self, fit: Fit, facts: FitFacts) -> None:
+    def __init__(self, fit: Fit, facts: FitFacts, owners: Sequence[Any] = ()) -> None:
         objects, source = facts.objects, None
         if facts.takes_batches:
             source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
@@ -58,8 +53,9 @@ class FitTraining(Training):
         )
         self.kind = facts.kind
         self._fit, self._run = fit, objects.run
-        self._owners: list[tuple[HasCallbacks, list[Any]]] = []
-        self._muted: list[object] = []
+        self._owners = [(owner, list(owner.callbacks)) for owner in owners]
+        self._muted: set[int] = set()
+        """Ids of callbacks that are left out."""
 
     def probe(self) -> Probe:
         """What takes it through its trials."""
@@ -82,30 +78,23 @@ class FitTraining(Training):
             module.module if isinstance(module, DistributedDataParallel) else module
         )
 
-    def mute_callbacks_of(self, owners: Sequence[HasCallbacks]) -> None:
-        """The callbacks of these can be muted: each is left out of the list for a while."""
-        self._owners = [(owner, list(owner.callbacks)) for owner in owners]
-
     @override
     def callbacks(self) -> list[Mutable]:
         """The user's that do something in a step; a progress bar is among them."""
         return [
-            Mutable(type(each).__name__, partial(self._mute, each), partial(self._unmute, each))
+            Mutable(
+                type(each).__name__,
+                partial(self._leave_out, self._muted.add, id(each)),
+                partial(self._leave_out, self._muted.discard, id(each)),
+            )
             for _, callbacks in self._owners
             for each in callbacks
             if not (is_ours(each) or isinstance(each, self.essential))
             and any(overrides(each, self.base, hook) for hook in self.step_hooks)
         ]
 
-    def _mute(self, callback: object) -> None:
-        self._muted.append(callback)
-        self._leave_out()
-
-    def _unmute(self, callback: object) -> None:
-        self._muted = [each for each in self._muted if each is not callback]
-        self._leave_out()
-
-    def _leave_out(self) -> None:
-        muted = set(map(id, self._muted))
+    def _leave_out(self, change: Callable[[int], None], callback: int) -> None:
+        """After that change of what is muted."""
+        change(callback)
         for owner, callbacks in self._owners:
-            owner.callbacks = [each for each in callbacks if id(each) not in muted]
+            owner.callbacks = [each for each in callbacks if id(each) not in self._muted]

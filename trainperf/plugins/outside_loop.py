@@ -34,7 +34,7 @@ from trainperf.recording.step_cost import HookPrice
 
 
 _SLOTS = {event: move.slot for event, move in MOVES.items()}
-_OTHER = int(MOVES[UPDATE].next_phase)
+_OTHER = MOVES[UPDATE].next_slot
 
 # As DDP does: there is no public way.
 _queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
@@ -101,7 +101,8 @@ class OutsideLoop:
             self._loaders[1]: self.waits.ends,
         }
         fit.reason_at_exit = FINISHED
-        fit.undo.callback(self._silence)
+        for hook in self._hooks:
+            fit.undo.callback(setattr, hook, "act", nothing)
         if fit.start(self._facts):
             fit.guard.run(Fit.hooks, self._listen)
         self._starts = Monitor.starts
@@ -150,10 +151,6 @@ class OutsideLoop:
         backward_ends = fit.guard.hook(Fit.hooks, self._backward_ends)
         self._at_end = partial(_queue, fit.timed(backward_ends))
 
-    def _silence(self) -> None:
-        for hook in self._hooks:
-            hook.act = nothing
-
     # -- passes -------------------------------------------------------------------------------
 
     def _called(self, module: nn.Module, *_: object) -> None:
@@ -176,8 +173,7 @@ class OutsideLoop:
         if self.recorder.slot == _SLOTS[FETCH]:
             self.fit.phases.fetch_ends()
         self._rest(_SLOTS[FORWARD])
-        if self.fit.audit is not None:
-            self.fit.begin_batch()
+        self.fit.begin_batch()
 
     def _evaluates(self) -> None:
         """Between two steps it is a validation; in each step it is part of the training."""
@@ -245,8 +241,7 @@ class OutsideLoop:
         self._formed = self._formed or optimizer is self._optimizers[0]
         if state == _WAIT:  # nothing was called since then, and nothing tells what the time was for
             self.waits.end(_OTHER)
-        if self.fit.chosen.scaler is not None:
-            self.fit.chosen.scaler.attempt(optimizer)
+        self.fit.attempt(optimizer)
         self._rest(_SLOTS[UPDATE])
 
     def _update_ends(self, optimizer: Optimizer, *_: object) -> None:

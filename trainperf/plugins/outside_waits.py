@@ -13,7 +13,7 @@ from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import Moment
 
 
-_DATA_WAIT, _OTHER = MOVES[FETCH].slot, int(MOVES[FETCH].next_phase)
+_DATA_WAIT, _OTHER = MOVES[FETCH].slot, MOVES[FETCH].next_slot
 
 _SURE = 0.99
 """Share of the waits in which a loader has to be heard, for data wait to be loaders' alone."""

@@ -110,7 +110,7 @@ class FitObjects:
     """What a loop is made of, as far as probes look at it."""
 
     device: torch.device
-    module: object = None
+    module: torch.nn.Module | None = None
     """The module as it is trained: wrapped in DDP, if it is."""
     optimizers: Sequence[Optimizer] = ()
     schedulers: Sequence[object] = ()
