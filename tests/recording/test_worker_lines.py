@@ -78,7 +78,7 @@ def test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line() -
     lines = lines_of(DataLoader(Sleeping(), batch_size=4, num_workers=2))
     seen = seen_by(lines)
     assert (len(seen.making), seen.at_work, seen.iterable, seen.hands_over) == (2, 2, False, False)
-    assert min(seen.making) > 0.8
+    assert min(seen.making) > 0.6
     (making,) = [each for each in phase_lines(lines, ()) if each.slot == WORKER_MAKING]
     assert making.owner.function == "Sleeping.decoded"
     assert making.owner.fraction > 0.9

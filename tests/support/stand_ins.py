@@ -32,32 +32,27 @@ def put_in(framework: str, patch: pytest.MonkeyPatch, *, always: bool = False) -
 
 
 class Engine(torch.nn.Module):
-    """A DeepSpeed engine: `backward` scales the loss, `step` updates at a boundary."""
+    """A DeepSpeed engine: `step` updates at a boundary."""
 
     def __init__(self, model: torch.nn.Module, config: dict[str, Any]) -> None:
         super().__init__()
         self.module = model
         self.device = torch.device("cpu")
         self.inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        self.optimizer = SimpleNamespace(optimizer=self.inner, cur_scale=2.0**8)
-        self.global_steps = self.skipped_steps = self.micro_steps = 0
+        self.optimizer = SimpleNamespace(optimizer=self.inner)
+        self.global_steps = self.micro_steps = 0
         self.each = config.get("gradient_accumulation_steps", 1)
-        self.half = "fp16" in config
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """The model's."""
         return self.module(*inputs, **named)
-
-    def fp16_enabled(self) -> bool:
-        """Whether it scales the loss."""
-        return self.half
 
     def is_gradient_accumulation_boundary(self) -> bool:
         """Whether the next `step` updates."""
         return (self.micro_steps + 1) % self.each == 0
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of the scaled loss."""
+        """Gradients of its part of the loss."""
         (loss / self.each).backward()
 
     def step(self) -> None:
@@ -69,8 +64,6 @@ class Engine(torch.nn.Module):
         gradients = [p.grad for p in self.module.parameters() if p.grad is not None]
         if all(gradient.isfinite().all() for gradient in gradients):
             self.inner.step()
-        else:
-            self.skipped_steps += 1
         self.inner.zero_grad()
         self.global_steps += 1
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -186,6 +187,18 @@ LATE_RANK = seen(
     synchronisation=(ranks.point(30, ranks.lags(1, 30)),),
     **TWO,
 )
+_SMALL = operators.tiny_micro_batches(
+    settings={**operators.room(8), "allreduces_per_step": 8.0, "micro_batches_per_step": 8.0}
+)
+REDUCED_EIGHT_TIMES = Seen(
+    replace(
+        _SMALL.account,
+        step_s=0.1,
+        loop_s={"forward": 0.06, "backward": 0.04},
+        meetings={"backward": meeting(8, 8)},
+    ),
+    _SMALL.facts,
+)
 SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_bytes=10**6)
 
 
@@ -221,6 +234,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
             ["data_wait"],
         ),
         (operators.tiny(20, 1500, device=on_gpu()), ["launch_bound"]),
+        (REDUCED_EIGHT_TIMES, ["no_sync", "small_micro_batches"]),
         (loader.returning(), ["epoch_start"]),
     ],
     ids=[
@@ -234,6 +248,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
         "a loader that brings batches in bursts is why steps vary",
         "a device that starves is not bound by its host",
         "launches instead of the marks that show them",
+        "what each micro-batch reduces is no price of its calls",
         "workers that start with an epoch are no slow steps",
     ],
 )

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis.summary.test_machine import hot, run_of, scattered, summed_up
+from analysis.summary.test_machine import hot, run_of, scattered
 from support.machines import H200, plant_machine
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
 from trainperf.reports.charts.series import SERIES, chart_of
 from trainperf.reports.run.machine import of_machine
 from trainperf.reports.run.page import load_page_data, render
@@ -25,14 +26,14 @@ def hot_run(tmp_path: Path) -> Path:
 
 def test_the_headline_says_what_the_machine_did_to_which_steps(hot_run: Path) -> None:
     """No phase is to blame."""
-    text = " ".join(as_text(summed_up(hot_run)).split())
+    text = " ".join(as_text(summarize(Run.open(hot_run))).split())
 
     assert "were 12 % slower: the GPU lowered its clock (thermal). First: cool the GPU" in text
 
 
 def test_the_table_has_what_was_sampled_and_the_stretches(hot_run: Path) -> None:
     """Mean and worst."""
-    beside, slower = of_machine(summed_up(hot_run).machine)
+    beside, slower = of_machine(summarize(Run.open(hot_run)).machine)
     rows = {row[0]: row[1:] for row in beside.rows}
 
     assert rows["GPU clock"][1] == "1,305 MHz"
@@ -43,7 +44,7 @@ def test_the_table_has_what_was_sampled_and_the_stretches(hot_run: Path) -> None
 
 def test_a_run_without_a_machine_has_no_table(tmp_path: Path) -> None:
     """Nor any other word."""
-    summary = summed_up(run_of(tmp_path, scattered(20, lambda _: 1.0)))
+    summary = summarize(Run.open(run_of(tmp_path, scattered(20, lambda _: 1.0))))
 
     assert summary.machine is None
 

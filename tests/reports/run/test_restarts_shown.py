@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from analysis.summary.test_machine import summed_up
 from msgspec.structs import replace
-from support.runs import RankSpec, make_run_dir, make_steps
+from support.runs import RankSpec, make_steps, summary_of
 
 from trainperf.analysis.summary.schema import Restarts
 from trainperf.reports.run.text import WIDTH, render
@@ -13,7 +12,7 @@ from trainperf.reports.run.text import WIDTH, render
 def test_restarts_are_not_cut_off_where_a_run_was_killed(tmp_path: Path) -> None:
     """The end of a long line is what was lost."""
     spec = RankSpec(steps=make_steps(100, forward=10), end=None)
-    summary = summed_up(make_run_dir(tmp_path, [spec]))
+    summary = summary_of(tmp_path, [spec])
     restarts = Restarts(number=3, without_training_s=90.0, lost_s=2460.0, again_steps=1200)
     excluded = {"warmup": 47, "first_in_epoch": 6, "after_validation": 12}
     killed = replace(summary.run, state="killed", started_at="2026-11-01T12:00:00Z")
