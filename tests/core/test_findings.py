@@ -47,6 +47,13 @@ def test_what_takes_most_of_the_fit_comes_before_what_is_easy(
     assert [each.id for each in ranked(some)] == order
 
 
+def test_what_saves_less_than_a_tenth_is_after_what_saves_more_however_easy_it_is() -> None:
+    """By the return on work it would be first."""
+    some = [finding("easy", 1.09), finding("long", 1.4, effort="hours")]
+
+    assert [each.id for each in ranked(some)] == ["long", "easy"]
+
+
 def test_a_gain_that_nobody_knows_is_after_what_is_notable() -> None:
     """And before what saves less than a twentieth of the fit."""
     some = [finding("little", 1.02), finding("unknown", None), finding("notable", 1.2)]

@@ -171,9 +171,9 @@ def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Fi
     """Urgent findings first, then by what they probably save per day of work, which each is given.
 
     Where one saves most of the fit, those that leave much of that come after it, however easy they
-    are.  What was tried and gains nothing comes last.  A finding whose gain nobody knows comes
-    after those that save a twentieth of the fit, and before those that save less; one of low
-    severity comes last.
+    are; and those that save less than a tenth after those that save more.  What was tried and gains
+    nothing comes last.  A finding whose gain nobody knows comes after those that save a twentieth
+    of the fit, and before those that save less; one of low severity comes last.
 
     Args:
         findings: In any order; those that rank alike keep it.
@@ -206,7 +206,8 @@ def _place(finding: Finding, enough: float) -> tuple[bool, int, bool, float]:
     if finding.saved_fraction is None:
         low, high = finding.severity == "low", finding.severity == "high"
         return (later, 3, False, 0.0) if low else (later, 1, False, float(not high))
-    notable, partial = finding.saved_fraction >= LIMITS.worth, finding.saved_fraction < enough
+    notable = finding.saved_fraction >= LIMITS.worth
+    partial = finding.saved_fraction < max(enough, LIMITS.notable)
     return later, 0 if notable else 2, partial, -(finding.return_per_day or 0.0)
 
 

@@ -8,7 +8,7 @@ from support.accounts import Seen, audit_of, loading, on_gpu, region, seen, step
 from support.batches import Batch
 from support.causes.fit import spread
 from support.causes.host import stalling
-from support.causes.loader import alone, looked_into
+from support.causes.loader import alone, looked_into, waits
 from support.causes.operators import sixty, unfused
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
 
@@ -281,6 +281,24 @@ def test_a_finding_has_what_it_saves_of_the_fit_and_per_day() -> None:
     assert wait.saved_fraction == pytest.approx(0.5 * saving(wait.gain or 1.0))
     assert wait.return_per_day == pytest.approx((wait.saved_fraction or 0) / DAYS[wait.effort])
     assert pauses.saved_fraction == pytest.approx(saving(pauses.gain or 1.0))
+
+
+def test_a_loader_that_sleeps_is_given_nearer_data_and_no_cheaper_sample() -> None:
+    """It waits for a disk or a network; one that computes does not."""
+    changes = {
+        asleep: [
+            change.id
+            for change in findings(waits(40, 4, loading(0, 40, asleep=asleep), cpus=8.0))[
+                "data_wait"
+            ].changes
+        ]
+        for asleep in (0.9, 0.4)
+    }
+
+    assert changes == {
+        0.9: ["more_workers", "nearer_data"],
+        0.4: ["more_workers", "cheaper_sample"],
+    }
 
 
 def test_a_finding_that_only_explains_asks_for_no_decision() -> None:

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from support.accounts import audit_of, facts_of
 from support.audits import CHIP, product
 from support.batches import Batch
 from support.captures import rank_of
@@ -387,3 +388,17 @@ def test_the_worst_rank_and_settings_are_among_the_facts() -> None:
 
     assert facts.worst("phase_forward_s") == 0.030
     assert (facts.number("cpu_count"), facts.number("num_workers")) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("configured", "number"), [(3, 3), ("3 to 4", 4), (None, 4), (0, 1)], ids=str
+)
+def test_micro_batches_that_vary_are_those_of_the_audited_step(
+    configured: int | str | None, number: int
+) -> None:
+    """Where an epoch ends with a smaller group the configuration has no one number."""
+    facts = facts_of(
+        settings={"accumulate_grad_batches": configured}, documents=audit_of(micro_batches=4)
+    )
+
+    assert facts.micro_batches == number

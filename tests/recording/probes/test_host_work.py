@@ -143,7 +143,7 @@ def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
 def test_calls_that_stall_a_step_and_garbage_by_hand_are_named() -> None:
     """Under torch's own frames; and where our callback runs as the collector ends.
 
-    What torch itself calls, as it measures kernels say, is no call of the user's.
+    What torch itself calls, as it measures kernels say, is no call of the user's or a framework's.
     """
     stacks, numbers = UserStacks(), []
 
@@ -158,6 +158,8 @@ def test_calls_that_stall_a_step_and_garbage_by_hand_are_named() -> None:
     torch_calls: dict[str, object] = {"torch": torch}
     benchmarks = f"{Path(torch.__file__).parent}/_inductor/runtime/benchmarking.py"
     exec(compile("def f(): torch.cuda.empty_cache()", benchmarks, "exec"), torch_calls)  # noqa: S102
+    framework = f"{Path(torch.__file__).parents[1]}/transformers/trainer.py"
+    exec(compile("def g(): torch.cuda.empty_cache()", framework, "exec"), torch_calls)  # noqa: S102
     probe = GarbageProbe()
     probe.recorder = Recorder(FakeClock())
     gc.callbacks.append(probe._listen)
@@ -166,6 +168,7 @@ def test_calls_that_stall_a_step_and_garbage_by_hand_are_named() -> None:
         gc.collect()
         torch.cuda.empty_cache()
         torch_calls["f"]()  # type: ignore[operator]
+        torch_calls["g"]()  # type: ignore[operator]
         with contextlib.suppress(ValueError):  # there are no ranks
             torch.distributed.all_gather_object([], None)
     finally:
@@ -174,4 +177,5 @@ def test_calls_that_stall_a_step_and_garbage_by_hand_are_named() -> None:
 
     work = [[*stacks.stacks][number].host_work for number in numbers]
     sends = "torch.distributed.all_gather_object"
-    assert work == ["gc.collect", "gc.collect", "torch.cuda.empty_cache", "", sends]
+    emptied = "torch.cuda.empty_cache"
+    assert work == ["gc.collect", "gc.collect", emptied, "", emptied, sends]

@@ -591,6 +591,12 @@ def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: o
     return seen(step(forward=100), long_term=LongTerm(drift=drift), **known)
 
 
+def waiting_longer(loads: float) -> Seen:
+    """Data wait grows, with so much of its samples in a loader."""
+    seen_at = PhaseLines(slot="data_wait", samples=50, owner=None, lines=(), loader_fraction=loads)
+    return drifting("data_wait", lines=(seen_at,))
+
+
 LONGER = Moved(fact="tokens_padded", before=1000, after=1200)
 WAITS = Moved(fact="waited_ns", before=1e6, after=2e7)
 FULLER = Moved(fact="device_used_bytes", before=0.91 * 24 * GIB, after=0.99 * 24 * GIB)
@@ -692,6 +698,18 @@ TIME = (
         "clear Model.kept after use",
     ),
     because("forward", "find_what_gathers", "the model itself", drifting("forward")),
+    because(
+        "data_wait",
+        "find_what_gathers",
+        "the loop's own code, by where it was seen",
+        waiting_longer(0.1),
+    ),
+    because(
+        "data_wait",
+        "slower_data",
+        "its loader",
+        waiting_longer(0.9),
+    ),
     because("loop", "slower_machine", "it waits for CPUs", drifting("loop", WAITS)),
     because("forward", "larger_batches", "batches", drifting("forward", LONGER)),
 )

@@ -99,15 +99,24 @@ class Facts:
         slots = (phase, BETWEEN) if phase == "data_wait" else (phase,)
         return max(map(self.summary.lines_in, slots), key=lambda each: each.samples).owner
 
+    @property
+    def waits_in_own_code(self) -> bool:
+        """Whether samples of what was recorded as data wait are mostly in no loader."""
+        waits = map(self.summary.lines_in, ("data_wait", BETWEEN))
+        loads = next((w.loader_fraction for w in waits if w.loader_fraction is not None), 1.0)
+        return loads < LIMITS.mostly
+
     def plain_code(self, slot: str) -> PlainCode | None:
         """What ran in a phase on the host that is no tensor operation."""
         return self.summary.lines_in(slot).host
 
     @property
     def micro_batches(self) -> int:
-        """Batches of a step, by the configuration; one where it does not say."""
-        number = self.settings.get("accumulate_grad_batches")
-        return number if isinstance(number, int) and number > 0 else 1
+        """Batches of a step: by the configuration, else those of the audited one; else one."""
+        number, audit = self.settings.get("accumulate_grad_batches"), self.documents.audit
+        if not isinstance(number, int):
+            number = 0 if audit is None else audit.micro_batches
+        return max(1, number)
 
     def samples_in(self, seconds: float) -> float:
         """Samples that a rank trains on in so many seconds of steps; 0 where that is not known."""

@@ -131,7 +131,7 @@ class UserStacks:
             own = (
                 DEVICE_CALLS[called]
                 for (called, _), (caller, _) in pairwise(lines)
-                if called in DEVICE_CALLS and kind_of(caller.co_filename) == USER
+                if called in DEVICE_CALLS and not Path(caller.co_filename).is_relative_to(_TORCH)
             )
             sends = (OBJECT_CALLS[code] for code, _ in lines if code in OBJECT_CALLS)
             return next(own, "") or next(sends, "")

@@ -85,6 +85,18 @@ CHANGES: tuple[Change, ...] = (
         confirm=_WAITS,
     ),
     Change(
+        id="nearer_data",
+        of=(_LOADER,),
+        advice="Bring the data nearer",
+        how="{part} waits for a disk or a network and computes little: copy the files to a local "
+        "disk first, read larger pieces of fewer files, or keep more of what was read (a larger "
+        "cache)",
+        effort="hours",
+        realises=0.9,
+        source="of the wait, where a local disk or memory takes its place",
+        confirm=_WAITS,
+    ),
+    Change(
         id="send_less",
         of=(_LOADER,),
         advice="Send less from the workers",

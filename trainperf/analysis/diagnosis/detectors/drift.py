@@ -137,6 +137,8 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     change = first_that_holds(
         ("clear_what_gathers", holder),
         (changed, changed in ("slower_machine", "larger_batches", "leave_room")),
+        # What a loop does between two steps grows as its steps do: no loader is slower.
+        ("find_what_gathers", drift.phase == "data_wait" and facts.waits_in_own_code),
         (_GATHERING.get(drift.phase, changed), True),
     )
     names = (holder and holder.name, logger, line and line.name, words(drift.phase))

@@ -325,7 +325,10 @@ def _loader_changes(
     alone_s = account.step_s - account.spent("data_wait") + loader.making_s
     returns = loader.workers and alone_s < account.step_s and part in ("", "transport")
     makes = part != "transport" and not (loader.workers and _is_short(loader))
-    sample = _cheaper_sample(account, part or function or "__getitem__ and collate_fn", rest_s)
+    name = part or function or "__getitem__ and collate_fn"
+    sample = _cheaper_sample(account, name, rest_s)
+    if loader.asleep >= LIMITS.mostly:
+        sample = Use(change="nearer_data", values={"part": name})
     return (
         *_as_planned(worker_plan(account), loader, rest_s),
         *all_that_hold(
