@@ -207,6 +207,7 @@ def test_a_value_that_is_not_finite_is_not_measured(number: float, tmp_path: Pat
         ({"probes": [Says("notes", "text")]}, "line counter"),
         ({"probes": [Says("config", "text")]}, "line counter"),
         ({"probes": [Says("dropped", "many")]}, "line counter"),
+        ({"probes": [Says("seal", 7)]}, "line counter"),
     ],
 )
 def test_what_is_no_number_or_text_costs_that_part_only(

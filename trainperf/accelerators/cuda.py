@@ -10,6 +10,7 @@ import torch.distributed as dist
 from typing_extensions import override
 
 from trainperf.accelerators.base import Ability, Accelerator, Features
+from trainperf.core.machine.clocks import TimingEvent
 
 
 ASYNC_ALLOCATOR = "cudaMallocAsync"
@@ -26,6 +27,27 @@ class Cuda(Accelerator):
         if has_any and torch.cuda.get_allocator_backend() == ASYNC_ALLOCATOR:
             return {Ability.RETRIES: NO_RETRIES}
         return {}
+
+    # Torch's general classes make a context on the current device, too, if it is another one.
+
+    @override
+    def event(self) -> TimingEvent:
+        event: TimingEvent = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        return event
+
+    @override
+    def current_stream(self) -> torch.cuda.Stream:
+        return torch.cuda.current_stream(self.device)
+
+    @override
+    def stream(self) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    @override
+    @contextmanager
+    def on(self, stream: torch.cuda.Stream) -> Iterator[None]:
+        with torch.cuda.stream(stream):
+            yield
 
     @override
     def has_graphs(self) -> bool:

@@ -154,7 +154,11 @@ class Attribution:
         site = _site(frame, None, logs="logging" in owners)
         if self._running:
             module, _ = self._running[-1]
-            own, name = type(module).__module__.startswith("torch.nn."), self._names[id(module)][0]
+            # A parametrization puts a class of torch's in front of the module's own.
+            packages = (kind.__module__ for kind in type(module).__mro__)
+            package = next(each for each in packages if not each.endswith(".parametrize"))
+            own = package.startswith("torch.nn.")
+            name = self._names[id(module)][0]
             composed = own and next(module.children(), None) is not None
             site = replace(site, module=name, in_torch=own, composed=composed)
         if "backward" in owners and not in_backward:  # the first gradient, of ones

@@ -12,7 +12,7 @@ else reads or what stays.  Results are parallel to the calls and their accesses.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -20,7 +20,7 @@ import msgspec
 
 from trainperf.audit.data_flow import dead_ends, loops_in
 from trainperf.audit.gradients import NeedlessGradients
-from trainperf.audit.operator_call import Access, Call
+from trainperf.audit.operator_call import Access, Call, Site
 from trainperf.audit.products import reordered
 from trainperf.core.artifacts.audit import OperatorUse, Place
 from trainperf.core.groups import grouped
@@ -77,9 +77,18 @@ def rows_of(
             siblings=loops.container(first),
             repeated=repeated,
             passes=1 if passes is None else round(passes * more),
-            in_call=len(same) // len(set(in_torch.get(first.site, map(id, same)))),
+            in_call=max(1, len(same) // _entries(same, in_torch)),
             reordered=left.get(id(first), 1.0),
         )
+
+
+def _entries(calls: Sequence[Call], in_torch: Mapping[Site, Sequence[int]]) -> int:
+    """How often a module of torch itself was called that makes them; of others all of them."""
+    first = calls[0]
+    if not first.site.in_torch:
+        return len(calls)
+    own = {call.passes.get(first.site.module or "") for call in calls if call.part == "forward"}
+    return len(own or {*in_torch.get(first.site, (0,))})
 
 
 def _unheld(call: Call, paths: Sequence[str], *, dead: bool) -> str:

@@ -110,9 +110,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[ChangeGain, ...] = ()
     """All that would remove it, the one that it advises first."""
 
+    @property
+    def option(self) -> bool:
+        """Whether all that would remove it trains something else: it is no waste."""
+        return bool(self.changes) and all(change.option for change in self.changes)
+
+    @property
+    def small(self) -> bool:
+        """Whether it saves less than a tenth of its step, fit or script."""
+        return self.gain is not None and saving(self.gain) < LIMITS.notable
+
 
 class Ordinary(msgspec.Struct, frozen=True, kw_only=True):
-    """Computing of a step that no cause owns: it is what the model asks for."""
+    """Computing of a step that no waste owns: it is what the model asks for."""
 
     fraction: float
     """Share of the step."""
@@ -171,7 +181,7 @@ def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Fi
     """Urgent findings first, then by what they probably save per day of work, which each is given.
 
     Where one saves most of the fit, those that leave much of that come after it, however easy they
-    are; and those that save less than a tenth after those that save more.  What was tried and gains
+    are; options come after waste, and small gains after large ones.  What was tried and gains
     nothing comes last.  A finding whose gain nobody knows comes after those that save a twentieth
     of the fit, and before those that save less; one of low severity comes last.
 
@@ -198,17 +208,19 @@ def _with_return(finding: Finding, steps_fraction: float) -> Finding:
     return msgspec.structs.replace(finding, saved_fraction=saved, return_per_day=per_day)
 
 
-def _place(finding: Finding, enough: float) -> tuple[bool, int, bool, float]:
+def _place(finding: Finding, enough: float) -> tuple[bool, int, int, float]:
     """Urgency, a class, and the place in it: smaller is earlier."""
     later, tried = not finding.urgent, finding.measured_gain
     if tried is not None and tried.gains_nothing:
-        return later, 4, False, 0.0
+        return later, 4, 0, 0.0
     if finding.saved_fraction is None:
         low, high = finding.severity == "low", finding.severity == "high"
-        return (later, 3, False, 0.0) if low else (later, 1, False, float(not high))
-    notable = finding.saved_fraction >= LIMITS.worth
-    partial = finding.saved_fraction < max(enough, LIMITS.notable)
-    return later, 0 if notable else 2, partial, -(finding.return_per_day or 0.0)
+        return (later, 3, 0, 0.0) if low else (later, 1, int(not high), 0.0)
+    returned = -(finding.return_per_day or 0.0)
+    if finding.saved_fraction < LIMITS.worth:
+        return later, 2, 0, returned
+    partial = finding.option or finding.saved_fraction < enough
+    return later, 0, 2 if finding.small else int(partial), returned
 
 
 def saving(gain: float) -> float:

@@ -1,7 +1,10 @@
 """Callbacks that measure a fit: everything of it, or one thing each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from typing_extensions import override
 
 from trainperf.lightning.measurement import Measurement
 from trainperf.loop.options import FitOptions
@@ -32,16 +35,20 @@ class TrainPerf(FitOptions, Measurement):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Totals of the fit that a resumed one continues."""
-        self._restored = dict(state_dict)
+        if isinstance(state_dict, Mapping):
+            self._restored = dict(state_dict)
 
 
 class AutoTrainPerf(TrainPerf):
-    """The callback of `trainperf run`; where the script has a `TrainPerf` too, that one leads.
-
-    Lightning tells the two apart by their names: it refuses two callbacks of one.
-    """
+    """The callback of `trainperf run`; where the script has a `TrainPerf` too, that one leads."""
 
     defers_to_others = True
+
+    @property
+    @override
+    def state_key(self) -> str:
+        """Different from that of `TrainPerf`: Lightning refuses two callbacks of one key."""
+        return "trainperf run"
 
 
 class StepTimeMonitor(Measurement):

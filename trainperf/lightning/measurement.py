@@ -44,11 +44,13 @@ class Measurement(Callback):
 
     def setup(self, trainer: "pl.Trainer", _module: "pl.LightningModule", stage: str) -> None:
         """The fit begins: put the relay in place."""
+        if stage != "fit":
+            return
         ours = [each for each in trainer.callbacks if isinstance(each, Measurement)]
         attached = sorted(ours, key=lambda callback: callback.defers_to_others)
         # That which measures most leads: `TrainPerf` keeps totals, the others none.
         leader = max(attached, key=lambda callback: len(callback.measures))
-        if stage != "fit" or leader is not self:
+        if leader is not self:
             return
         # Another callback's `on_exception` that raises keeps ours from being called.
         self._end(INTERRUPTED)

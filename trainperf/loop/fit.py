@@ -152,7 +152,7 @@ class Fit:
     assumed = ""
     """Why every batch counts as a step, where nobody has told of one in `PATIENCE` batches."""
     _ranks = 1
-    _outputs: Outputs
+    _outputs = Outputs(run=None)
     address = ""
     """Where people find the run; empty without one."""
     _unended, _hears_ends = 0, False

@@ -87,7 +87,7 @@ class BracketedBatches(StandIn[object]):
             yield batch if self.carry is None else self.carry(batch)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class CarriedBatch:
     """A batch on its way to the device: `to` is what the framework calls, and gives the user's own.
 

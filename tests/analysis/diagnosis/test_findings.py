@@ -327,6 +327,10 @@ ROWS = (
 )
 """Eighty milliseconds of computing for which a chip needs 32."""
 ON_GPU = region("mm", 50)
+COPIED = (region("clone", 30, ideal=10), region("mm", 70, kind="matmul", ideal=35))
+PADDED = seen(
+    step(*COPIED, forward=100), readings={"padding_fraction": 0.4}, documents=audit_of(*COPIED)
+)
 
 
 @pytest.mark.parametrize(
@@ -335,6 +339,8 @@ ON_GPU = region("mm", 50)
         (seen(step(*ROWS, callbacks=20, forward=40, backward=40)), 0.8, 32 / 80, ""),
         # Of an update of 20 of 100 ms the cause is the owner, and of the rest no roofline is known.
         (UPDATING, 0.8, None, ""),
+        # Copies are owned, though padding has left another object of them.
+        (PADDED, 0.42, 0.5, ""),
         # What only an option would save is what the model asks for.
         (sixty(*unfused("bernoulli_")), 1.0, 41 / 60, ""),
         (seen(step(forward=50)), 1.0, None, "LoopMonitor(audit_at=20)"),
@@ -348,6 +354,7 @@ ON_GPU = region("mm", 50)
     ids=[
         "on a CPU an audit has seen all",
         "owned",
+        "padded and owned",
         "an option",
         "without an audit",
         "a device without a trace",

@@ -314,6 +314,7 @@ CHAINS = (
             sixty(link(calls=610)),  # 19.8 µs each, less than a compiled call takes
             sixty(link(constant=True)),
             sixty(link(kind="reduction")),
+            sixty(link(in_call=100)),
             sixty(link(calls=700)),  # 3 ms are less work than so many launches
         ),
         words=("1.91 MiB of the 1.91 MiB they move pass between them",),

@@ -216,12 +216,13 @@ class StepAccount:
 
     def without(self, claim: "Claim") -> "StepAccount":
         """What is left for others when a cause owns what it claims."""
-        owned = {id(region) for region in claim.regions}
+        # By their rows: what earlier claims have made of a region is another object.
+        owned = {id(region.use) for region in claim.regions}
         # Work of a device that decides takes nothing from the thread that launches it.
         beside = bool(claim.regions) and not self.host_decides
         owns_s = {} if beside else claim.owns_s
         loop_s = {slot: max(0.0, s - owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
-        before = {id(region) for region in claim.before}
+        before = {id(region.use) for region in claim.before}
         idle_s = {
             name: max(0.0, (getattr(self.device, name, None) or 0.0) - s)
             for name, s in claim.device.items()
@@ -235,11 +236,11 @@ class StepAccount:
             loop_s=loop_s,
             pauses_s=pauses_s,
             regions=tuple(
-                (replace(region, python_s=0.0) if id(region) in before else region).times(
+                (replace(region, python_s=0.0) if id(region.use) in before else region).times(
                     1.0 - claim.shrinks if region.slot in claim.owns_s else 1.0
                 )
                 for region in self.regions
-                if id(region) not in owned
+                if id(region.use) not in owned
             ),
             threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
             device=self.device and replace(self.device, **idle_s),

@@ -109,7 +109,8 @@ class _Trouble:
         index, _, walls_s = steps
         inside_s = _by_turns(steps)
         slower, lost_s, shown = None, 0.0, False
-        if min(len(outside_s), len(inside_s)) >= LIMITS.steps:
+        turns = min(len(outside_s), len(inside_s))
+        if len(walls_s) >= LIMITS.steps <= 2 * turns:
             typical_s = float(np.median(outside_s))
             slower = float(np.median(inside_s)) / typical_s - 1
             lost_s = max(0.0, float((walls_s - typical_s).sum()))

@@ -270,6 +270,8 @@ def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
             chosen.scaler = chosen.include(ScalerProbe(scaler, objects.optimizers, objects.device))
     else:
         reason = f"not applicable: {objects.precision} uses no GradScaler"
+        if type(objects.module).__module__.startswith("deepspeed."):
+            reason = "not measured: DeepSpeed scales a loss itself, and logs which steps it skipped"
         chosen.without(ScalerProbe.facts, reason)
 
 

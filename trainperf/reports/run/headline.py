@@ -86,15 +86,23 @@ def _what_first(summary: Summary) -> str:
     if first is None or (first.severity == "low" and not _done_to_it(summary)):
         return nothing_found(summary)
     most = gain(first)
-    saved, option = first.saved_fraction, first.changes and first.changes[0].option
-    small = saved is not None and saved < LIMITS.notable and first.measured_gain is None
-    if option or (small and not first.urgent and not _done_to_it(summary)):
-        what = f"{_lowered(first.advice)}{f' — {most}' if most else ''}"
-        return f"{nothing_found(summary)} {'An option' if option else 'A small gain'}: {what}."
+    modest = first.option or (first.small and not first.urgent and first.measured_gain is None)
+    unknown = any(f.gain is None and f.severity == "high" for f in to_act_on(summary.findings))
+    if most and modest and not (unknown or _done_to_it(summary)) and _computes(summary):
+        kind = "An option" if first.option else "A small gain"
+        return f"{nothing_found(summary)} {kind}: {_lowered(first.advice)} — {most}."
     after = f" {nothing_found(summary)}"
     if most or first.urgent:
         after = _more_to_see(summary)
     return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{after}"
+
+
+def _computes(summary: Summary) -> bool:
+    """Whether most of the step is known to be ordinary computing."""
+    left, logged = summary.ordinary, imported_from(summary.run.config)
+    if left is None or logged or summary.run.steady_steps < LIMITS.steps:
+        return False
+    return left.fraction >= LIMITS.mostly
 
 
 def _first(summary: Summary) -> Finding | None:

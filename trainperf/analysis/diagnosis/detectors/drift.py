@@ -137,7 +137,6 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     change = first_that_holds(
         ("clear_what_gathers", holder),
         (changed, changed in ("slower_machine", "larger_batches", "leave_room")),
-        # What a loop does between two steps grows as its steps do: no loader is slower.
         ("find_what_gathers", drift.phase == "data_wait" and facts.waits_in_own_code),
         (_GATHERING.get(drift.phase, changed), True),
     )
@@ -195,6 +194,8 @@ def _changed(change: RunChange, facts: Facts) -> str:
         ("larger_batches", larger and change.phase != "data_wait"),
         ("leave_room", _filled(change, facts)),
         ("slower_machine", change.alike or moved & {"pace_ns", "waited_ns"}),
+        # What a loop does between two steps is its own, and no loader's.
+        ("loop_does_more", change.phase == "data_wait" and facts.waits_in_own_code),
         (_BY_PHASE.get(change.phase, "something_changed"), True),
     )
 

@@ -181,6 +181,9 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     here = loader is None or alone
     owner = facts.summary.owner("data_wait" if here else WORKER_MAKING)
     waited, step = duration(account.spent("data_wait")), duration(account.step_s)
+    changes = _loader_changes(account, facts, part, owner.function if owner else "")
+    if not changes:
+        return None
     return Cause(
         id="data_wait",
         title=f"{share(lost)} of the step is spent waiting for data"
@@ -196,7 +199,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             *(() if anatomy is None else parts(anatomy)),
             *_more_of_loader(account, facts, owner, here=here),
         ),
-        changes=_loader_changes(account, facts, part, owner.function if owner else ""),
+        changes=changes,
         claim=of_loader(account, lost_s),
         where=line or ("" if owner is None else owner.where),
         confidence="high"
@@ -326,9 +329,9 @@ def _loader_changes(
     returns = loader.workers and alone_s < account.step_s and part in ("", "transport")
     makes = part != "transport" and not (loader.workers and _is_short(loader))
     name = part or function or "__getitem__ and collate_fn"
-    sample = _cheaper_sample(account, name, rest_s)
-    if loader.asleep >= LIMITS.mostly:
-        sample = Use(change="nearer_data", values={"part": name})
+    sample, asleep = _cheaper_sample(account, name, rest_s), loader.asleep
+    if asleep >= LIMITS.mostly:
+        sample = Use(change="nearer_data", values={"part": name}, realises=0.9 * asleep)
     return (
         *_as_planned(worker_plan(account), loader, rest_s),
         *all_that_hold(

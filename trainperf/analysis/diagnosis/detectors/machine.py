@@ -11,7 +11,7 @@ from trainperf.analysis.diagnosis.account import (
     of_slots,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
-from trainperf.analysis.diagnosis.detectors.operator_causes import is_tiny
+from trainperf.analysis.diagnosis.detectors.operator_causes import is_small
 from trainperf.analysis.diagnosis.facts import Facts, slows
 from trainperf.analysis.summary.schema import Cause as MachineCause
 from trainperf.analysis.summary.schema import CauseFacts
@@ -213,7 +213,7 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     claim = of_slots(account, *WORK)
     if account.regions:
-        claim = of_regions(r for r in account.regions if r.slot in WORK and not is_tiny(r, facts))
+        claim = of_regions(r for r in account.regions if r.slot in WORK and not is_small(r, facts))
     return Cause(
         id="idle_cores",
         title=f"the model computes with {plural(threads, 'thread')}; {free} cores are free for it",

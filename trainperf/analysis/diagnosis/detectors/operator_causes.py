@@ -95,11 +95,16 @@ def calls_of(rows: Iterable[Region]) -> int:
 
 
 def is_tiny(region: Region, facts: Facts) -> bool:
+    """Whether a call is small, and none of those that a module of torch itself makes in a loop."""
+    return region.use.in_call < LOOP and is_small(region, facts)
+
+
+def is_small(region: Region, facts: Facts) -> bool:
     """Whether a call has less work than a launch takes, and takes far longer than its work.
 
     Work is the roofline with all that it reads and writes: what a cache serves is work, too.
     """
-    if facts.light is None or region.use.in_call >= LOOP:
+    if facts.light is None:
         return False
     moved_s = region.use.moved_bytes / facts.light.chip.memory_bytes_per_s
     work_s = max(region.ideal_s, moved_s)
@@ -121,4 +126,4 @@ def in_loops(rows: Iterable[Region], facts: Facts) -> dict[str | None, list[Regi
     often = [row for row in rows if row.use.calls >= LOOP * facts.micro_batches]
     short = [row for row in often if is_tiny(row, facts) or is_looped(row, facts)]
     lines, least = grouped((r.use.line, r) for r in short), MANY_CALLS * facts.micro_batches
-    return {line: mine for line, mine in lines.items() if calls_of(mine) >= least}
+    return {line: mine for line, mine in lines.items() if line and calls_of(mine) >= least}

@@ -15,7 +15,7 @@ from trainperf.analysis.diagnosis.account import (
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
-from trainperf.analysis.diagnosis.detectors.lines import place_of
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
     calls_of,
@@ -172,6 +172,7 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         and row.use.inner_bytes
         and not row.use.called_at
         and not row.use.constant
+        and row.use.in_call < LOOP
         and not is_tiny(row, facts)
         and not is_looped(row, facts)
     ]

@@ -249,7 +249,11 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
     if extra < 0.25 or not whole_s or not account.step_s:
         return None
     reduced, passes = facts.number("allreduces_per_step"), facts.number("micro_batches_per_step")
-    lost_s = extra * whole_s
+    most_s = lost_s = extra * whole_s
+    if account.device is None:  # what operators of backward compute is no reduction
+        rows = [region for region in account.regions if region.slot == "backward"]
+        free_s = account.spent("backward") - sum(region.run_s for region in rows)
+        lost_s = min(lost_s, max(free_s, extra * account.meetings["backward"].transfer_s))
     return Cause(
         id="no_sync",
         title=f"{share(extra)} of the all-reduces are in micro-batches that do not update",
@@ -261,6 +265,7 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
         claim=Claim(
             owns_s={"backward": min(lost_s, account.spent("backward"))},
             removes_s=lost_s,
+            at_most_s=most_s,
             device=_waits(account, lost_s),
         ),
         confidence="medium",
