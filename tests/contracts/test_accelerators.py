@@ -34,7 +34,7 @@ def test_a_backend_is_named_in_its_room_only() -> None:
     [
         ("meta", "no queue of meta"),
         ("mps", "sends off what is queued"),
-        ("xpu", "no queue of xpu"),
+        ("xpu", "SYCL compiler 2025.0"),
     ],
 )
 def test_a_device_without_a_queue_to_ask_is_measured_on_the_host_only(

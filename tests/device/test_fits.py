@@ -8,7 +8,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 import torch
@@ -22,7 +22,9 @@ from support.device.frontend import (
 )
 from support.device.plants import (
     Graph,
+    counted_synchronisations,
     memory_limit,
+    no_synchronisation,
     unplant,
     work,
 )
@@ -53,10 +55,12 @@ class Fit:
         *,
         scaler: torch.amp.GradScaler | None = None,
         watched_on: torch.device | str | None = None,
+        fused: bool = False,
     ) -> None:
         self.device = device
         self.model = model or nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 1)).to(device)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.0)
+        self.scaler = scaler
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.0, fused=fused)
         self.sink = MemorySink()
         self.monitor = LoopMonitor(
             None, report=False, machine=False, lines=False, sinks=[self.sink], log_every_n_steps=10
@@ -67,7 +71,7 @@ class Fit:
         """What the loader yields."""
         return self.monitor.batches([torch.ones(4, 16) for _ in range(steps)])
 
-    def step(self, batch: torch.Tensor, *, ms: float = 1.0) -> None:
+    def step(self, batch: torch.Tensor, *, ms: float = 1.0, poison: bool = False) -> None:
         """Forward, backward and update; the device has *ms* to do in forward."""
         with self.monitor.phase(Phase.H2D.label):
             batch = batch.to(self.device, non_blocking=True)
@@ -76,11 +80,23 @@ class Fit:
             work(ms, self.device)
             loss = (output * 0).mean() + TRUE_LOSS
         with self.monitor.phase(Phase.BACKWARD.label):
-            loss.backward()
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        if poison:
+            for parameter in self.model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.fill_(float("inf"))
         with self.monitor.phase(Phase.OPTIMIZER.label):
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.update()
         self.monitor.end_step(loss)
+
+    def update(self) -> None:
+        """Of the optimizer, under the scaler if there is one."""
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad()
 
     def close(self) -> None:
         """The fit is over, and nothing of ours has failed."""
@@ -208,6 +224,18 @@ def test_a_loop_in_inference_mode_has_its_tokens(device: torch.device, closed_in
     assert [record.facts["tokens_effective"] for record in sink.records] == [64] * 30
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_planted_overflows_are_counted(device: torch.device, fused: bool) -> None:  # noqa: FBT001 a parameter
+    """Three of sixty, under a device that nobody has heard of, fused update or not."""
+    fit = Fit(device, scaler=torch.amp.GradScaler(NAME), fused=fused)
+    for number, batch in enumerate(fit.batches()):
+        fit.step(batch, ms=0.1, poison=number in (10, 30, 50))
+    fit.close()
+
+    assert [at for at, count in enumerate(fit.facts("overflows")) if count] == [10, 30, 50]
+    assert sum(fit.facts("attempts")) == STEPS  # type: ignore[arg-type]
+
+
 def test_a_step_in_a_side_stream_keeps_its_marks(device: torch.device) -> None:
     """The batch is fetched outside of it, and events of two streams come in any order."""
     fit = Fit(device)
@@ -300,6 +328,32 @@ def test_a_graph_can_be_captured_in_the_loop(device: torch.device) -> None:
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
 
 
+def test_nothing_of_ours_waits_for_the_device(device: torch.device) -> None:
+    """A wait of ours would raise; and with us there are no more of them than without."""
+    fit = Fit(device)
+    with no_synchronisation():
+        for batch in fit.batches():
+            fit.step(batch.pin_memory())
+    with counted_synchronisations() as counts:
+        fit.close()
+
+    assert sum(counts.values()) == 0
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None:
+    """By the marks of a step, step by step, once it is behind all that came before long work."""
+    fit = Fit(device)
+    for number, batch in enumerate(fit.batches(8)):
+        fit.step(batch, ms=0.0 if number else 60_000.0)
+    unplant()
+    fit.close()
+
+    leads = [lead or 0 for lead in fit.facts("lead_backward")]
+    assert len({after - before for before, after in pairwise(leads[2:])}) == 1
+    assert leads[-1] > 7 * 4
+
+
 def test_a_mark_of_an_idle_stream_is_passed_whatever_another_stream_does(
     device: torch.device,
 ) -> None:
@@ -311,6 +365,21 @@ def test_a_mark_of_an_idle_stream_is_passed_whatever_another_stream_does(
     clock.mark()
     torch.accelerator.current_stream(device).synchronize()
     assert clock.lead() == 1
+
+
+def test_a_loss_on_its_way_to_the_host_is_not_read_before_it_is_there(
+    device: torch.device,
+) -> None:
+    """It lies on the host when it is handed over, and holds something else."""
+    fit = Fit(device)
+    mirrors = torch.zeros(STEPS).pin_memory()
+    for number, _ in enumerate(fit.batches()):
+        work(5.0)
+        mirrors[number].copy_(torch.full((), TRUE_LOSS, device=device), non_blocking=True)
+        fit.monitor.end_step(mirrors[number])
+    fit.close()
+
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
 
 
 def test_a_value_cannot_be_read_before_its_own_event(device: torch.device) -> None:

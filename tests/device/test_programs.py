@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from support.device import frontend as threaded
-from support.device.plants import no_synchronisation, recorded_spans, work
+from support.device.plants import Graph, no_synchronisation, recorded_spans, work
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -46,6 +48,64 @@ def test_a_backward_pass_runs_on_the_streams_of_its_forward_pass(device: torch.d
         gradient = weight.grad.cpu()
     assert {span.stream for span in spans if span.name == "aten::mm"} == {side.stream_id}
     assert gradient.tolist() == [[8.0] * 4] * 4
+
+
+def test_a_compiled_model_computes_the_same(device: torch.device) -> None:
+    """By the backend that needs no compiler of kernels."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1)).to(device)
+    inputs = torch.ones(4, 8, device=device)
+    compiled = torch.compile(model, backend="aot_eager")
+    loss = compiled(inputs).sum()
+    loss.backward()
+    assert torch.equal(loss.detach().cpu(), model(inputs).sum().detach().cpu())
+
+
+def test_recomputing_draws_the_same_numbers(device: torch.device) -> None:
+    """Activation checkpointing keeps the state of the device's generator."""
+    dropout = nn.Dropout(0.5)
+    inputs = torch.ones(64, device=device, requires_grad=True)
+    output = checkpoint(dropout, inputs, use_reentrant=False)
+    assert isinstance(output, torch.Tensor)
+    output.sum().backward()  # type: ignore[no-untyped-call]
+    assert inputs.grad is not None
+    assert torch.equal(inputs.grad.cpu(), output.detach().cpu())
+
+
+def test_a_training_step_is_captured_and_replayed(device: torch.device) -> None:
+    """Forward, backward and update, as one launch; each makes the output a tenth smaller."""
+    model = nn.Linear(4, 1).to(device)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    inputs = torch.ones(2, 4, device=device)
+
+    def step() -> None:
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    step()
+    torch.accelerator.synchronize()
+    graph = Graph()
+    with graph.capture():
+        step()
+    before = model(inputs).square().mean().item()
+    for _ in range(10):
+        graph.replay()
+    after = model(inputs).square().mean().item()
+    assert after == pytest.approx(before * 0.81**10, rel=1e-3)
+
+
+def test_a_process_ends_though_work_is_planted(device: torch.device) -> None:
+    """What is planted ends with it."""
+    script = (
+        "from support.device.frontend import attach\nattach()\n"
+        "from support.device.plants import work\nwork(600_000.0)\n"
+    )
+    paths = os.pathsep.join(str(path) for path in Path(__file__).parents[:2])
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, check=False
+    )
+    assert ended.returncode == 0
 
 
 def test_without_a_compiler_there_is_a_notice(tmp_path: Path) -> None:

@@ -1,14 +1,21 @@
 """Streams, events, copies and memory behave as those of an asynchronous accelerator."""
 
+import time
+
 import pytest
 import torch
 from support.device import frontend as threaded
 from support.device.plants import (
     Graph,
     counted_synchronisations,
+    failing_operator,
     memory_limit,
     no_synchronisation,
+    paging,
+    recorded_spans,
     slow_copies,
+    slow_operator,
+    slow_stream,
     unplant,
     work,
 )
@@ -25,6 +32,13 @@ def event(device: torch.device, *, timed: bool = True) -> torch.Event:
     return mark
 
 
+def test_a_tensor_comes_back_as_it_went(device: torch.device) -> None:
+    """To the device and back."""
+    numbers = torch.arange(12.0).view(3, 4)
+    assert torch.equal(numbers.to(device).cpu(), numbers)
+    assert torch.equal(numbers.to(device).t().cpu(), numbers.t())
+
+
 def test_queued_work_returns_at_once(device: torch.device) -> None:
     """The host is ahead of the device until it waits."""
     work(LONG_MS)
@@ -35,6 +49,16 @@ def test_queued_work_returns_at_once(device: torch.device) -> None:
     end.synchronize()
     assert end.query()
     assert torch.accelerator.current_stream(device).query()
+
+
+def test_events_tell_the_time_of_the_device(device: torch.device) -> None:
+    """What was planted between two events: all of it, and nothing from outside of them."""
+    begun = time.perf_counter()
+    begin = event(device)
+    work(50.0)
+    end = event(device)
+    end.synchronize()
+    assert 50.0 <= begin.elapsed_time(end) <= (time.perf_counter() - begun) * 1e3
 
 
 def test_an_event_that_has_not_come_has_no_time(device: torch.device) -> None:
@@ -86,6 +110,19 @@ def test_memory_that_another_stream_still_reads_is_poisoned_without_record_strea
         assert bool((copy == 1.0).all()) is recorded
 
 
+def test_freed_memory_is_used_again_in_the_order_of_its_stream(device: torch.device) -> None:
+    """Work that is queued keeps its values though the host has freed them."""
+    first = torch.ones(1000, device=device)
+    address = first.data_ptr()
+    work(LONG_MS)
+    total = first.sum()
+    del first
+    second = torch.full((1000,), 2.0, device=device)
+    unplant()
+    assert second.data_ptr() == address
+    assert (float(total), float(second.sum())) == (1000.0, 2000.0)
+
+
 def test_a_copy_from_pinned_memory_returns_at_once(device: torch.device) -> None:
     """One from memory that is not pinned waits, as one without `non_blocking` does."""
     pinned = torch.ones(100_000).pin_memory()
@@ -102,6 +139,17 @@ def test_a_copy_from_pinned_memory_returns_at_once(device: torch.device) -> None
     assert counts == {"copy": 1, "pageable copy": 1}
 
 
+def test_a_little_of_the_hosts_memory_is_staged(device: torch.device) -> None:
+    """The host may change it at once, and does not wait."""
+    source = torch.ones(4)
+    slow_copies(latency_ms=LONG_MS)
+    with no_synchronisation():
+        arrived = source.to(device, non_blocking=True)
+    source.zero_()
+    unplant()
+    assert arrived.tolist() == [1.0] * 4
+
+
 def test_a_copy_to_pinned_memory_is_there_only_behind_its_event(device: torch.device) -> None:
     """Read at once the host's memory has what it had before."""
     target = torch.zeros(4).pin_memory()
@@ -114,6 +162,36 @@ def test_a_copy_to_pinned_memory_is_there_only_behind_its_event(device: torch.de
     unplant()
     mark.synchronize()
     assert target.tolist() == [1.0] * 4
+
+
+def test_a_copy_engine_has_a_rate(device: torch.device) -> None:
+    """Copies of two streams share it."""
+    slow_copies(bytes_per_s=1e6)
+    pinned = torch.ones(5000).pin_memory()
+    with recorded_spans() as spans:
+        for _ in range(2):
+            with threaded.stream(torch.Stream(device=device)):
+                pinned.to(device, non_blocking=True)
+    first, second = sorted(spans, key=lambda span: span.begin_ns)
+    assert min(first.ms, second.ms) >= 20.0
+    assert second.begin_ns >= first.end_ns
+
+
+def test_operators_and_streams_last_what_is_planted(device: torch.device) -> None:
+    """By the device's own clock."""
+    left = torch.ones(4, 4, device=device)
+    side = torch.Stream(device=device)
+    slow_operator("aten::mm", 20.0)
+    slow_stream(side, 5.0)
+    with recorded_spans() as spans:
+        left @ left
+        with threaded.stream(side):
+            left + left
+            left @ left
+    lasted_ms = {(span.name, span.stream != 0): span.ms for span in spans}
+    assert lasted_ms["aten::mm", False] >= 20.0
+    assert lasted_ms["aten::mm", True] >= 20.0
+    assert lasted_ms["aten::add", True] >= 5.0
 
 
 def test_each_synchronisation_is_counted_by_its_kind(device: torch.device) -> None:
@@ -149,6 +227,55 @@ def test_a_synchronisation_raises_where_none_is_allowed(device: torch.device) ->
     assert total.item() == 6.0
 
 
+def test_a_failing_kernel_is_heard_where_the_host_looks(device: torch.device) -> None:
+    """Not where it was queued, and from then on everywhere."""
+    values = torch.ones(4, device=device)
+    failing_operator("aten::mul", "an illegal address")
+    values * 2
+    with pytest.raises(RuntimeError, match="an illegal address"):
+        torch.accelerator.synchronize()
+    with pytest.raises(RuntimeError, match="an illegal address"):
+        values + 1
+
+
+def test_an_index_out_of_range_is_an_error_of_the_device(device: torch.device) -> None:
+    """The kernel sees it, not the call."""
+    table = torch.ones(4, 2, device=device)
+    wrong = torch.tensor([9], device=device)
+    torch.nn.functional.embedding(wrong, table)
+    with pytest.raises(RuntimeError, match="index out of range"):
+        torch.accelerator.synchronize()
+
+
+def test_two_devices_have_streams_and_memory_of_their_own(device: torch.device) -> None:
+    """A tensor goes from one to the other, and no operator takes both."""
+    other = torch.device(device.type, 1)
+    work(LONG_MS, other)
+    assert torch.accelerator.current_stream(device).query()
+    assert not torch.accelerator.current_stream(other).query()
+    unplant()
+    here, there = torch.ones(3, device=device), torch.ones(3, device=other)
+    with pytest.raises(RuntimeError, match="same device"):
+        here + there
+    assert (here.to(other) + there).cpu().tolist() == [2.0] * 3
+
+
+def test_a_tensor_of_the_host_is_no_argument(device: torch.device) -> None:
+    """But for a single number."""
+    here = torch.ones(3, device=device)
+    with pytest.raises(RuntimeError, match="same device"):
+        here + torch.ones(3)
+    assert (here + torch.tensor(2.0)).cpu().tolist() == [3.0] * 3
+
+
+def test_an_operator_without_a_kernel_raises(device: torch.device) -> None:
+    """It never runs on the host in secret."""
+    library = torch.library.Library("planted", "DEF")  # type: ignore[no-untyped-call]
+    library.define("unknown(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
+    with pytest.raises(NotImplementedError, match="threaded"):
+        torch.ops.planted.unknown(torch.ones(3, device=device))
+
+
 def test_the_allocator_counts_and_runs_full(device: torch.device) -> None:
     """Behind a try with its cache given back."""
     threaded.empty_cache()
@@ -164,6 +291,34 @@ def test_the_allocator_counts_and_runs_full(device: torch.device) -> None:
     assert stats["num_alloc_retries"] - before["num_alloc_retries"] == 1
     del kept
     torch.empty(14 << 20, device=device)
+
+
+def test_operators_are_slow_while_memory_pages(device: torch.device) -> None:
+    """Those that are launched above the limit, and no other."""
+    left = torch.ones(4, 4, device=device)
+    paging(threaded.memory_allocated() + (8 << 20), 200.0)
+    with recorded_spans() as spans:
+        left @ left
+        kept = torch.empty(3 << 20, device=device)
+        left @ left
+        del kept
+        left @ left
+    before, above, behind = (span.ms for span in spans if span.name == "aten::mm")
+    assert max(before, behind) < 200.0 <= above
+
+
+def test_the_statistics_are_those_that_every_accelerator_has(device: torch.device) -> None:
+    """By `torch.accelerator` where it has them, and by the device's module."""
+    kept = [torch.empty(300 << 10, device=device) for _ in range(3)]
+    del kept[1]
+    stats = torch.get_device_module(device).memory_stats()
+    assert stats["allocated_bytes.all.current"] >= sum(each.nbytes for each in kept)
+    assert stats["inactive_split_bytes.all.current"] > 0
+    if hasattr(torch.accelerator, "memory_stats"):  # later than torch 2.8
+        general = torch.accelerator.memory_stats()
+        now = [name for name in general if name.endswith(".current") and name in stats]
+        assert now
+        assert [general[name] for name in now] == [stats[name] for name in now]
 
 
 def test_a_query_ends_a_capture(device: torch.device) -> None:

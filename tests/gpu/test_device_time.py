@@ -2,10 +2,11 @@
 
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 import torch
-from support.fits import Loader, Sleeper
+from support.fits import Loader, Model, Sleeper, fit
 from support.gpu import (
     DEVICE,
     SIMULATED,
@@ -16,6 +17,7 @@ from support.gpu import (
     plain_loop,
     slow_copies,
     slow_host,
+    trainer_options,
 )
 
 
@@ -59,6 +61,15 @@ class Heavy(torch.nn.Linear):
         return super().forward(data)
 
 
+class Moved(Model):
+    """Copies tensors that it does not all use."""
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        """Of the small one."""
+        loss: torch.Tensor = self.layer(batch["x"]).mean()
+        return loss
+
+
 @pytest.mark.first
 def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
     """The device waits as long as the loader sleeps: nearly all of it, and not more."""
@@ -90,6 +101,20 @@ def test_heavy_operators_leave_the_host_far_ahead(tmp_path: Path) -> None:
     """The device is behind in nearly every step, and falls further behind: not host-bound."""
     leads = known(plain_loop(tmp_path, Heavy(50.0), Loader(STEPS)), "lead_backward")[SETTLED:]
     assert sum(lead == 0 for lead in leads) <= 0.05 * len(leads)
+
+
+def test_the_bytes_of_every_batch_are_exact(tmp_path: Path) -> None:
+    """Bytes and tensors of a nested batch, and a device time for each copy."""
+    batch = {
+        "x": torch.ones(8, 4).pin_memory(),
+        "images": [torch.zeros(16, 3, 224, 224, dtype=torch.uint8).pin_memory()],
+        "labels": torch.zeros(16, dtype=torch.int64).pin_memory(),
+    }
+    ran = fit(tmp_path, Moved(), Loader(STEPS, batch=batch), **trainer_options())
+    size = 8 * 4 * 4 + 16 * 3 * 224 * 224 + 16 * 8
+    assert known(ran, "h2d_bytes") == [size] * STEPS
+    assert known(ran, "h2d_tensors") == [3] * STEPS
+    assert min(known(ran, "h2d_device_ns")) > 0
 
 
 def test_the_device_time_of_a_copy_is_what_the_device_tells(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import torch
 from trainperf.accelerators.base import Accelerator, Host, built_in
 from trainperf.accelerators.cuda import Cuda
 from trainperf.accelerators.mps import Mps
+from trainperf.accelerators.xpu import Xpu
 
 
-BACKENDS: Mapping[str, type[Accelerator]] = {"cuda": Cuda, "mps": Mps}
+BACKENDS: Mapping[str, type[Accelerator]] = {"cuda": Cuda, "xpu": Xpu, "mps": Mps}
 """Those with a file of their own, by type of the device."""
 
 _HELD = "allocated_bytes.all.current"

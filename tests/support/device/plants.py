@@ -37,6 +37,11 @@ def slow_operator(name: str, ms: float, device: Place = None) -> None:
     extension().plant_operator(index_of(device), name, ms)
 
 
+def slow_stream(stream: torch.Stream, ms: float) -> None:
+    """Let everything on a stream last *ms* or longer."""
+    extension().plant_stream(stream.device.index, stream.stream_id, ms)
+
+
 def slow_copies(bytes_per_s: float = 0, latency_ms: float = 0.0, device: Place = None) -> None:
     """Give the copy engines between host and device a rate and a latency; 0 bytes/s is no limit."""
     extension().plant_copies(index_of(device), int(bytes_per_s), latency_ms)
@@ -47,9 +52,22 @@ def slow_launches(ms: float = 0.0, queue_depth: int = 0, device: Place = None) -
     extension().plant_launches(index_of(device), ms, queue_depth)
 
 
+def failing_operator(name: str, message: str = "planted", device: Place = None) -> None:
+    """Let the next kernel of an operator fail: heard where the host looks, as on CUDA."""
+    extension().plant_error(index_of(device), name, message)
+
+
 def memory_limit(limit_bytes: int, device: Place = None) -> None:
     """Let the allocator reserve no more than this."""
     extension().set_memory_limit(index_of(device), limit_bytes)
+
+
+def paging(above_bytes: int, ms: float, device: Place = None) -> None:
+    """Let every kernel last *ms* or longer that is launched while tensors use more than this.
+
+    As where a driver moves pages to the host instead of refusing memory.
+    """
+    extension().plant_pages(index_of(device), above_bytes, ms)
 
 
 DEFAULT_LIMIT_BYTES = 4 << 30
