@@ -1,13 +1,12 @@
 """Work that is a sleep: what others do on the machine hardly changes how long it takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from faults import operators
 from faults.models import Validated
-from faults.operators import Ready
 from faults.stand_in import compute
 
 
@@ -33,9 +32,19 @@ def calm(seconds: float = 0.006) -> nn.Sequential:
     return nn.Sequential(Sleep(seconds), nn.Linear(WIDTH, 10))
 
 
-def ready(number: int) -> Ready:
+class Ready:
     """So many batches, made already."""
-    return operators.ready(number, WIDTH, size=ROWS)
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._batch = torch.randn(ROWS, WIDTH), torch.randint(0, 10, (ROWS,))
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for _ in range(self._number):
+            yield self._batch
 
 
 class Calm(Validated):

@@ -25,7 +25,8 @@ class Encoder(nn.Module):
     def forward(self, words: Tensor, mask: Tensor) -> Tensor:
         """Scores of tags, word by word."""
         hidden = self.words(words) + self.places(torch.arange(words.shape[1]))
-        return self.score(self.layers(hidden, src_key_padding_mask=mask == 0))
+        scores: Tensor = self.score(self.layers(hidden, src_key_padding_mask=mask == 0))
+        return scores
 
 
 def loss_of(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:

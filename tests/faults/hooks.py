@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.callbacks import Callback
@@ -21,3 +22,9 @@ class After(Callback):
 def sleeping(seconds: float) -> Callback:
     """Waits for something that has nothing to do with training."""
     return After(lambda: time.sleep(seconds))
+
+
+def writing(path: Path, size_bytes: int) -> Callback:
+    """Writes a file anew."""
+    content = b"x" * size_bytes
+    return After(lambda: path.write_bytes(content) and None)

@@ -37,7 +37,8 @@ class Paced(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Scores."""
         compute(self.seconds)
-        return self.layer(rows)
+        scores: Tensor = self.layer(rows)
+        return scores
 
 
 class Fields(Classifier):

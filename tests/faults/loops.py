@@ -1,8 +1,7 @@
 """Plain loops for the corpus: the model and the batches of the others, without a framework."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,42 +36,38 @@ def slowly(model: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
     return learn(model, rows, labels)
 
 
-def batches(
-    steps: int = STEPS, sample: Callable[[], None] = lambda: None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The same eight again and again, each after something that the loop waits for."""
-    ready = [(torch.randn(ROWS, WIDTH), torch.randint(0, 10, (ROWS,))) for _ in range(8)]
-    for number in range(steps):
-        sample()
-        yield ready[number % 8]
-
-
 def plain(
     out: Path,
     step: Step = learn,
     *,
-    model: nn.Module | None = None,
-    source: Iterable[tuple[Tensor, Tensor]] | None = None,
     zero: bool = True,
     after: Callable[[LoopMonitor, nn.Module, int], None] = lambda *_: None,
-    **monitored: Any,
+    sample: Callable[[], None] = lambda: None,
+    steps: int = STEPS,
 ) -> None:
     """Train below *out*.
 
     Args:
         out: Where the run is written.
         step: What a step does.
-        model: What it trains, if not the ordinary one.
-        source: Batches, if not `batches`.
         zero: Whether gradients are zeroed.
         after: Called after each step, with its number.
-        monitored: Options of the monitor.
+        sample: Called for each batch, where the loop waits for it.
+        steps: How many.
     """
-    model = model or perceptron()
+    model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), 1e-4, fused=True)
-    monitor = LoopMonitor(out, report=False, **monitored).watch(model, optimizer)
+    monitor = LoopMonitor(out, report=False).watch(model, optimizer)
+    batches = [(torch.randn(ROWS, WIDTH), torch.randint(0, 10, (ROWS,))) for _ in range(8)]
+
+    def loaded() -> Iterator[tuple[Tensor, Tensor]]:
+        for number in range(steps):
+            sample()
+            yield batches[number % 8]
+
+    number = 0
     with monitor:
-        for number, (rows, labels) in enumerate(monitor.batches(source or batches())):
+        for rows, labels in monitor.batches(loaded()):
             if zero:
                 optimizer.zero_grad()
             with monitor.phase("forward"):
@@ -81,3 +76,4 @@ def plain(
                 optimizer.step()
             monitor.end_step(loss.detach())
             after(monitor, model, number)
+            number += 1

@@ -48,7 +48,8 @@ class Written(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
-        return self.out(self._between(self.into(rows)))
+        scores: Tensor = self.out(self._between(self.into(rows)))
+        return scores
 
 
 class Attention(nn.Module):
@@ -79,7 +80,8 @@ class Attention(nn.Module):
             part.unflatten(-1, (self._heads, -1)).transpose(1, 2) for part in parts
         )
         mixed = self._attend(query, key, value).transpose(1, 2).flatten(2)
-        return self.out(mixed.mean(dim=1))
+        scores: Tensor = self.out(mixed.mean(dim=1))
+        return scores
 
 
 def eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from faults.base import train
-from faults.calm import Calm, ready
+from faults.calm import Calm, Ready
 
 
 STEPS = 60
@@ -23,7 +23,7 @@ class Pausing(Calm):
 
     def val_dataloader(self) -> Any:
         """As large as those of training."""
-        return ready(self._batches)
+        return Ready(self._batches)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """As a slow file system would."""
@@ -43,7 +43,7 @@ def train_pausing(
     train(
         out,
         Pausing(batches_validated, save_s),
-        ready(STEPS),
+        Ready(STEPS),
         audit_at=None,
         val_check_interval=validate_every,
         callbacks=[saving],

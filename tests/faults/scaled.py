@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from faults.calm import calm, ready
+from faults.calm import Ready, calm
 from trainperf.loop import LoopMonitor
 
 
@@ -16,7 +16,7 @@ def train_scaled(out: Path, *, steps: int, overflows: Callable[[int], bool]) -> 
     optimizer = torch.optim.SGD(model.parameters(), 0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     with LoopMonitor(out, report=False).watch(model, optimizer, scaler) as monitor:
-        for step, (rows, labels) in enumerate(monitor.batches(ready(steps))):
+        for step, (rows, labels) in enumerate(monitor.batches(Ready(steps))):
             with monitor.phase("forward"):
                 loss = functional.cross_entropy(model(rows), labels)
             with monitor.phase("backward"):

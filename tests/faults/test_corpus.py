@@ -20,8 +20,8 @@ PROMISED = {
     "healthy": 10,
     "pairs": 10,
     "near": 10,
-    "unseen": 15,
-    "fresh": 3,
+    "unseen": 20,
+    "fresh": 4,
     "unchanged": 7,
 }
 """Scripts of each kind, at least."""

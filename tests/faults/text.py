@@ -84,4 +84,7 @@ def batch(lengths: Sequence[int], padded_to: int | None) -> dict[str, Tensor]:
 def lengths(number: int, shortest: int, longest: int) -> list[int]:
     """Of that many batches, evenly spread and in no order."""
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(shortest, longest + 1, (number * ROWS,), generator=generator).tolist()
+    drawn: list[int] = torch.randint(
+        shortest, longest + 1, (number * ROWS,), generator=generator
+    ).tolist()
+    return drawn

@@ -27,9 +27,10 @@ class Block(nn.Module):
             part.unflatten(-1, (self._heads, -1)).transpose(1, 2) for part in parts
         )
         tokens = tokens + self.mixed(fused(query, key, value).transpose(1, 2).flatten(2))
-        return tokens + self.down(
+        result: Tensor = tokens + self.down(
             nn.functional.gelu(self.up(self.norms[1](tokens)), approximate="tanh")
         )
+        return result
 
 
 class Pooled(nn.Module):
@@ -42,7 +43,8 @@ class Pooled(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """One block, then the mean."""
-        return self.out(self.block(tokens).mean(dim=1))
+        scores: Tensor = self.out(self.block(tokens).mean(dim=1))
+        return scores
 
 
 @script()

@@ -19,7 +19,8 @@ class Wide(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Scores of ten classes for each sequence."""
-        return self.mix(self.layers(tokens))
+        scores: Tensor = self.mix(self.layers(tokens))
+        return scores
 
 
 @script()

@@ -20,7 +20,8 @@ class Deep(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Scores of ten classes for each sequence."""
         scale = nn.utils.parameters_to_vector(self.scales).mean()
-        return self.mix(tokens) * scale
+        scores: Tensor = self.mix(tokens) * scale
+        return scores
 
 
 @script("attention", "optimizer_not_fused")

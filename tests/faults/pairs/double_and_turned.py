@@ -27,7 +27,8 @@ class Turning(nn.Module):
                     rows = rows.transpose(1, 2).contiguous()
                     rows = rows.transpose(1, 2).contiguous()
             rows = layer(rows)
-        return self.out(rows.mean(dim=1))
+        scores: Tensor = self.out(rows.mean(dim=1))
+        return scores
 
 
 @script("matmul_precision", "layout_copies")

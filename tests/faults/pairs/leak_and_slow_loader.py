@@ -8,7 +8,7 @@ import numpy.typing as npt
 from torch import nn
 
 from faults.base import script
-from faults.loops import LONG, batches, plain, slowly
+from faults.loops import LONG, plain, slowly
 from trainperf.loop import LoopMonitor
 
 
@@ -18,9 +18,15 @@ def _train(out: Path, *, fixed: bool) -> None:
 
     def remember(monitor: LoopMonitor, model: nn.Module, step: int) -> None:
         gradient = next(model.parameters()).grad
+        assert gradient is not None
         if fixed:
             history.clear()
         history.append(gradient.numpy().copy())
 
-    source = batches(LONG, lambda: time.sleep(0 if fixed else 0.04))
-    plain(out, slowly, after=remember, source=source)
+    plain(
+        out,
+        slowly,
+        after=remember,
+        sample=lambda: time.sleep(0 if fixed else 0.04),
+        steps=LONG,
+    )

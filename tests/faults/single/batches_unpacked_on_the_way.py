@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from faults.base import script, train
-from faults.calm import Calm, ready
+from faults.calm import Calm, Ready
 
 
 class Unpacks(Calm):
@@ -19,4 +19,4 @@ class Unpacks(Calm):
 
 @script("transfer")
 def _train(out: Path, *, fixed: bool) -> None:
-    train(out, Calm() if fixed else Unpacks(), ready(60), audit_at=None)
+    train(out, Calm() if fixed else Unpacks(), Ready(60), audit_at=None)

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from faults.base import script, train
-from faults.calm import WIDTH, Calm, ready
+from faults.calm import WIDTH, Calm, Ready
 from faults.stand_in import compute
 
 
@@ -26,4 +26,4 @@ class Slowing(nn.Module):
 @script("no_steady_state", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     body = nn.Sequential(Slowing(1.0 if fixed else 1.06), nn.Linear(WIDTH, 10))
-    train(out, Calm(body), ready(60), audit_at=None)
+    train(out, Calm(body), Ready(60), audit_at=None)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from faults.base import script, train
-from faults.calm import calm, ready
+from faults.calm import Ready, calm
 from faults.logs import Logs, Nowhere
 
 
@@ -23,4 +23,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     module: Any = Logs(1)
     module.body = calm()
     every = 50 if fixed else 1
-    train(out, module, ready(80), audit_at=None, logger=Slow(), log_every_n_steps=every)
+    train(out, module, Ready(80), audit_at=None, logger=Slow(), log_every_n_steps=every)

@@ -22,7 +22,8 @@ class Recurrence(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
-        return self.out(self._mean(rows))
+        scores: Tensor = self.out(self._mean(rows))
+        return scores
 
     def _mean(self, rows: Tensor) -> Tensor:
         if not self._loops:

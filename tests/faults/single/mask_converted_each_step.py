@@ -26,7 +26,8 @@ class Masked(nn.Module):
         rows = self.into(rows)
         for _ in range(self._layers):
             rows = functional_mix(rows, self.mask)
-        return self.out(rows)
+        scores: Tensor = self.out(rows)
+        return scores
 
 
 def functional_mix(rows: Tensor, mask: Tensor) -> Tensor:

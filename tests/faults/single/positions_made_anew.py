@@ -29,7 +29,8 @@ class Positioned(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
         table = _table(4096, 128) if self._anew else self.table
-        return self.out((rows + table).mean(dim=1))
+        scores: Tensor = self.out((rows + table).mean(dim=1))
+        return scores
 
 
 @script("constant_rebuilt")

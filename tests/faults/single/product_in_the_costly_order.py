@@ -30,7 +30,8 @@ class Mixing(nn.Module):
             mixed = (rows @ turned / rows.shape[1]) @ keys
         else:
             mixed = rows @ (turned @ keys / rows.shape[1])
-        return self.out(torch.tanh(mixed).mean(1))
+        scores: Tensor = self.out(torch.tanh(mixed).mean(1))
+        return scores
 
 
 @script("product_order")

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from faults.base import script
-from faults.calm import calm, ready
+from faults.calm import Ready, calm
 from trainperf.loop import LoopMonitor
 
 
@@ -20,7 +20,7 @@ def _train(out: Path, *, fixed: bool) -> None:
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1000)
     monitor = LoopMonitor(out, report=False).watch(model, optimizer, schedulers=scheduler)
     with monitor:
-        for number, (rows, labels) in enumerate(monitor.batches(ready(200)), start=1):
+        for number, (rows, labels) in enumerate(monitor.batches(Ready(200)), start=1):
             with monitor.phase("forward"):
                 loss = functional.cross_entropy(model(rows), labels) / MICRO_BATCHES
             with monitor.phase("backward"):

@@ -28,7 +28,8 @@ class Perceptron(nn.Module):
         """Scores of ten classes."""
         hidden = self.c_fc(rows)
         active = functional.gelu(hidden, approximate="tanh") if self._fused else _new_gelu(hidden)
-        return self.c_proj(active)
+        scores: Tensor = self.c_proj(active)
+        return scores
 
 
 @script("elementwise_chain")

@@ -26,7 +26,8 @@ class Mixer(nn.Module):
                 rows = rows.permute(0, 3, 1, 2).contiguous()
                 rows = rows.permute(0, 2, 3, 1).contiguous()
             rows = norm(rows)
-        return self.out(rows.mean(dim=(1, 2)))
+        scores: Tensor = self.out(rows.mean(dim=(1, 2)))
+        return scores
 
 
 @script("layout_copies")
