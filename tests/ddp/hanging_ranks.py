@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from support.hangs import OVER
+from support.hangs import LIMIT, OVER
 from support.ranks import free_port, launched
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
@@ -28,7 +28,7 @@ LASTS_S = 900.0
 """Longer than any test looks."""
 AT = 20
 """Steps before it."""
-LIMIT_S = 4.0
+LIMIT_S = float(os.environ.get(LIMIT, "4"))
 """Without the end of a step, after which a rank may stand still."""
 LONG_S = 5 * LIMIT_S
 """A healthy job waits for, once."""

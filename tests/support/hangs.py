@@ -40,6 +40,8 @@ NAMED = {
 """What is planted, and what is told of it."""
 IN_A_GROUP = ("starved", "swaps")
 """Those that need a group of processes with little memory, which root alone can make."""
+LIMIT = "HANGING_RANKS_LIMIT_S"
+"""Variable with the seconds without the end of a step after which a rank may stand still."""
 OVER = "over"
 """File that says that all jobs have ended."""
 HEALTHY = (
