@@ -106,7 +106,7 @@ def observers(
     if also == "trials":
         return [TrainPerf(report=False)]
     typical = typical_update(work.preset, settings, order)
-    callbacks: list[Callback] = [TrainPerf(report=False, audit_at=typical, loader_anatomy=True)]
+    callbacks: list[Callback] = [TrainPerf(report=False, audit_at=typical)]
     if also == "trace" or torch.cuda.is_available():
         # At the end, so that no steady step comes after it.
         wait = max(1, work.steps - 8)

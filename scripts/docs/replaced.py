@@ -146,14 +146,6 @@ REPLACED = (
         back="as the step ends, or the fit",
     ),
     Replacement(
-        id="warnings",
-        what="the filters of `warnings`",
-        door="all, with `loader_anatomy=True`",
-        span="two seconds before the first step",
-        because="a second loader of your dataset would warn of the same again",
-        back="`warnings.catch_warnings`",
-    ),
-    Replacement(
         id="fork",
         what="functions of `os.register_at_fork`",
         door="all, with `lines=True`; `trainperf run` and its kin, in a loader's workers as well",

@@ -1,9 +1,11 @@
 """Durations, results and verdicts of steps whose truth is planted."""
 
 import gc
+import random
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,14 +67,20 @@ def test_the_collector_is_off_while_timing_and_on_again_after_it() -> None:
 
 
 def test_a_benchmark_leaves_the_random_state_as_it_was() -> None:
-    """The seed of the first call is nobody else's."""
-    torch.manual_seed(7)
-    expected = torch.rand(1)
-    torch.manual_seed(7)
+    """The seed of the first call is nobody else's, whichever generator it is of."""
+
+    def drawn() -> tuple[float, ...]:
+        return torch.rand(1).item(), random.random(), np.random.rand()  # noqa: S311, NPY002
+
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    expected = drawn()
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])  # noqa: NPY002
 
     benchmark_step(lambda batch: None, None, 1, 6)
 
-    assert torch.equal(torch.rand(1), expected)
+    assert drawn() == expected
 
 
 def test_the_faster_step_is_called_faster_and_the_slower_one_slower() -> None:

@@ -93,7 +93,6 @@ def everything(keeper: Readings) -> dict[str, Any]:
         "lines": True,
         "machine": True,
         "audit_at": AUDITED,
-        "loader_anatomy": True,
         "profile": ScheduledProfile(wait=2, warmup=1, active=1, analyse=False),
         "meters": [ForwardShare()],
         "probes": [Counter()],
@@ -103,7 +102,7 @@ def everything(keeper: Readings) -> dict[str, Any]:
     }
 
 
-LAUNCHED = {"dirpath", "audit_at", "loader_anatomy"}
+LAUNCHED = {"dirpath", "audit_at"}
 """Options that a command gives to whatever it launches; with those of `trainperf try`, all."""
 NOBODY_ASKS = "a script that knows nothing of us gives no options: `trainperf run` has two of them"
 
@@ -170,7 +169,6 @@ EVIDENCE: dict[str, Callable[[Shown], bool]] = {
         shown.has("audit.json")
         and [s.index for s in shown.run.steps if s.tags & Tag.AUDITED] == [AUDITED]
     ),
-    "loader_anatomy": lambda shown: shown.has("loader.json"),
     "profile": lambda shown: shown.has("traces/*"),
     "meters": lambda shown: ForwardShare.name in shown.run.totals.readings,
     "probes": lambda shown: "ones" in shown.run.info.columns,

@@ -148,7 +148,6 @@ CASES = {
     "post_training": "tests/huggingface/test_post_training.py",
     "own_hooks": "tests/huggingface, tests/lightning",
     "tf32": "tests/audit/test_tf32.py",
-    "warnings": "Python's own context",
     "optimizer_table": "stays, as the row says",
     **dict.fromkeys(("trainer_in_trials", "arguments_in_trials"), "the test_trials.py of its room"),
     "switches_in_trials": "tests/trials, tests/lightning/test_trials.py",

@@ -125,7 +125,7 @@ def test_options_of_try_and_run_stand_before_the_script() -> None:
     """Behind it they are the script's own: whoever copies the line would not try what is meant."""
     import re
 
-    options = "only|without|minutes|format|list|out|audit-at|loader-anatomy"
+    options = "only|without|minutes|format|list|out|audit-at"
     wrong = re.compile(rf"trainperf (?:try|run) (?:SCRIPT|[\w/]+\.py)\s+--(?:{options})\b")
     files = [*PAGES, *(ROOT / "trainperf").rglob("*.py"), *(ROOT / "trainperf").rglob("*.json")]
 

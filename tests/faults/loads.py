@@ -111,9 +111,9 @@ class Collate:
         return default_collate(samples)
 
 
-def fit(out: Path, loader: "DataLoader[Any]", *, look: bool = True, **trainer: Any) -> None:
-    """A fit of a paced model; *look* into its loader or not."""
-    measured = TrainPerf(dirpath=str(out), report=False, loader_anatomy=look)
+def fit(out: Path, loader: "DataLoader[Any]", **trainer: Any) -> None:
+    """A fit of a paced model."""
+    measured = TrainPerf(dirpath=str(out), report=False)
     callbacks = [*trainer.pop("callbacks", []), measured]
     module = trainer.pop("module", None) or Fields(Paced())
     pl.Trainer(**{**QUIET, **trainer}, callbacks=callbacks).fit(module, loader)

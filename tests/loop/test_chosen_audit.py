@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.launch_environment import VARIABLE, LaunchOptions, LaunchSignal, signals_in
 from trainperf.core.phases import Tag
 from trainperf.recording.probes import audit, audit_safety
@@ -255,7 +254,7 @@ def test_options_of_the_command_reach_a_monitor_of_the_scripts_own(
 ) -> None:
     """They were ignored without a word."""
     monkeypatch.chdir(tmp_path)
-    command(audit_at=3, loader_anatomy=True, dirpath=str(tmp_path / "out"))
+    command(audit_at=3, dirpath=str(tmp_path / "out"))
 
     rows = [{"x": torch.ones(4)} for _ in range(12)]
     trained = Trained(Path("runs"))(rows=DataLoader(rows, batch_size=2))
@@ -263,7 +262,6 @@ def test_options_of_the_command_reach_a_monitor_of_the_scripts_own(
     assert trained.monitor.run == tmp_path / "out" / "trainperf"
     assert trained.audit is not None
     assert trained.audit.step == 3
-    assert read_document(LoaderAnatomy, trained.monitor.run) is not None
 
 
 def test_what_the_script_chooses_is_kept_and_the_command_is_told(

@@ -169,14 +169,12 @@ def loading(
     making: float,
     *,
     transport: float = 1.0,
-    least: float = 0.0,
     **fields: float,
 ) -> LoaderAccount:
-    """Milliseconds that a batch takes to make, also at least, and to take over from a worker."""
+    """Milliseconds that a batch takes to make, and to take over from a worker."""
     return LoaderAccount(
         workers=workers,
         making_s=making * MS,
-        least_making_s=least * MS,
         transport_s=transport * MS,
         **fields,
     )

@@ -1,11 +1,11 @@
 """Batches are held, replayed and rearranged, and the loop's loader keeps its position."""
 
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 import torch
-from support.loaders import Stream
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import ChainDataset, DataLoader, Sampler, TensorDataset
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
@@ -50,7 +50,38 @@ def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() 
 def test_a_stream_of_samples_has_no_second_pass() -> None:
     """It would take samples from the first."""
     with pytest.raises(ConfigError, match="would lose the samples"):
-        BatchSource(DataLoader(Stream())).second_pass()
+        BatchSource(DataLoader(ChainDataset([]))).second_pass()
+
+
+class Counting(Sampler[int]):
+    """Counts its epochs over data that cannot be had twice; the order of one may be under way."""
+
+    def __init__(self, data: TensorDataset, order: Iterator[int] | None = None) -> None:
+        self.data, self.order, self.epochs = data, order, 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.epochs += 1
+        return self.order or iter(range(len(self.data)))
+
+
+class Large(TensorDataset):
+    """A second one does not fit into memory."""
+
+    def __deepcopy__(self, memo: object) -> TensorDataset:
+        raise MemoryError
+
+
+def test_a_second_pass_walks_through_a_copy_of_the_sampler() -> None:
+    """Not of its data; one that cannot be copied is not advanced, either."""
+    data = Large(torch.arange(4))
+    sampler = Counting(data)
+    source = BatchSource(DataLoader(data, batch_size=2, sampler=sampler))
+    assert values(islice(source.second_pass(), 2)) == [[0, 1], [2, 3]]
+    assert sampler.epochs == 0
+
+    under_way = Counting(data, order=(at for at in range(4)))
+    with pytest.raises(ConfigError, match=r"cannot be copied.*generator"):
+        BatchSource(DataLoader(data, sampler=under_way)).second_pass()
 
 
 def test_batches_are_rearranged_a_pool_at_a_time_and_each_counts_as_work() -> None:

@@ -12,5 +12,5 @@ from trainperf.accelerators.choice import accelerator_in_use as accelerator_in_u
 from trainperf.accelerators.choice import accelerator_of as accelerator_of
 from trainperf.accelerators.choice import busy_accelerators as busy_accelerators
 from trainperf.accelerators.choice import default_accelerator as default_accelerator
+from trainperf.accelerators.choice import keep_random_state as keep_random_state
 from trainperf.accelerators.choice import random_states as random_states
-from trainperf.accelerators.choice import set_random_states as set_random_states

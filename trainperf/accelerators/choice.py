@@ -1,7 +1,9 @@
 """The class for a device: its backend's own, else the general one."""
 
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import torch
 
 from trainperf.accelerators.base import Accelerator, Host, built_in
@@ -53,10 +55,19 @@ def random_states() -> dict[torch.device, torch.Tensor]:
     return {device: state for device, state in states.items() if state is not None}
 
 
-def set_random_states(states: Mapping[torch.device, torch.Tensor]) -> None:
-    """Put them back."""
-    for device, state in states.items():
-        accelerator_of(device).set_random_state(state)
+def keep_random_state() -> Callable[[], None]:
+    """Puts the generators of Python, NumPy and torch, of host and devices, where they are now."""
+    python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 the user's own
+    on_host, on_devices = torch.get_rng_state(), random_states()
+
+    def put_back() -> None:
+        random.setstate(python)
+        np.random.set_state(of_numpy)  # noqa: NPY002 the user's own
+        torch.set_rng_state(on_host)
+        for device, state in on_devices.items():
+            accelerator_of(device).set_random_state(state)
+
+    return put_back
 
 
 def _all() -> Iterator[Accelerator]:

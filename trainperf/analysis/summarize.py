@@ -12,7 +12,6 @@ from trainperf.analysis.diagnosis.of_capture import diagnosed as diagnosed_captu
 from trainperf.analysis.diagnosis.of_run import (
     account_of,
     light_of,
-    with_workers_needed,
 )
 from trainperf.analysis.diagnosis.regions import spent_on
 from trainperf.analysis.run.directory import Run
@@ -109,7 +108,7 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
     chip = None if light is None else light.chip
     spent_s = spent_on(account.regions, chip, on_host=account.device is None)
     summary = with_time_split(
-        with_workers_needed(summary, facts.micro_batches),
+        summary,
         documents.audit,
         light,
         captures,
@@ -189,7 +188,6 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         answers=answer_facts(own),
         memory=documents.memory,
         compilation=documents.compilation,
-        loader=documents.loader,
         host=host_share(
             [file.info for file in run.attempts[-1]],
             [journal.totals.contention for journal in replay.journals.values()],

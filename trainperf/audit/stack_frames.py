@@ -1,6 +1,5 @@
 """Python frames and lines of source: who owns them, and how reports print them."""
 
-import functools
 import inspect
 import linecache
 import os
@@ -16,7 +15,6 @@ from typing import Literal
 
 import torch
 from torch.optim import Optimizer
-from torch.utils.data import IterableDataset
 
 
 Owner = Literal[
@@ -139,8 +137,6 @@ def _in_package(file: str) -> tuple[str, ...]:
     return parts[tops[-1] + 1 :] if tops else ()
 
 
-_GETITEM = ("__getitems__", "__getitem__")
-
 _METHODS = "append|appendleft|extend|add|insert|update"
 _FILLS = rf"\s*(?:\[[^\]]*\]\s*)?(?:\.(?:{_METHODS})\(|\[.*\]\s*=[^=]|\+=)"
 """What follows a name where something is put into what it names."""
@@ -169,29 +165,6 @@ _shown_path = lru_cache(maxsize=4096)(shown_path)
 def place(file: str, line: int) -> str:
     """`file:line`, the file as `shown_path` has it."""
     return f"{_shown_path(file)}:{line}"
-
-
-def getitem_line(dataset: object) -> str | None:
-    """Of the dataset's own class; of the one inside where torch only wraps it."""
-    methods = ("__iter__",) if isinstance(dataset, IterableDataset) else _GETITEM
-    while dataset is not None:
-        lines = [definition_line(getattr(type(dataset), method, None)) for method in methods]
-        if any(lines):
-            return next(filter(None, lines))
-        dataset = getattr(dataset, "dataset", None)
-    return None
-
-
-def definition_line(function: object) -> str | None:
-    """`file:line` of a function, or of the `__call__` of an object; `None` for torch's own."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    methods = getattr(function, "__func__", function), vars(type(function)).get("__call__")
-    codes = (getattr(method, "__code__", None) for method in methods)
-    code = next(filter(None, codes), None)
-    if code is None or Path(code.co_filename).is_relative_to(_TORCH):
-        return None
-    return place(code.co_filename, code.co_firstlineno)
 
 
 def filled(file: str, name: str, first: int = 1, last: int | None = None) -> str:

@@ -28,10 +28,8 @@ from trainperf.accelerators import (
     Ability,
     busy_accelerators,
     default_accelerator,
-    random_states,
-    set_random_states,
+    keep_random_state,
 )
-from trainperf.audit.loader.probe_loader import random_state_kept
 
 
 __all__ = ["Clock", "measurement", "seconds_of", "synchronised_clock"]
@@ -139,15 +137,14 @@ def difference(result: torch.Tensor | None, other: torch.Tensor | None) -> float
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Inside, Python, NumPy and torch (all devices) draw from *seed*; their state is restored."""
-    states = random_states()
-    with random_state_kept():
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 the generator that the user's code draws from
-        torch.manual_seed(seed)
-        try:
-            yield
-        finally:
-            set_random_states(states)
+    put_back = keep_random_state()
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 the generator that the user's code draws from
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        put_back()
 
 
 def _pick(returned: object) -> object:

@@ -157,15 +157,16 @@ LAUNCH = (
         help="look at every operator of step N, counted from 0; that step takes longer and is left "
         "out of the statistics (default: with run an ordinary one from step 12 on, with try none)",
     ),
-    argument(
-        "--loader-anatomy",
-        action="store_true",
-        help="time the parts of the data loader before the first step, on batches of its own",
-    ),
     argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as in python -m"),
     argument("arguments", metavar="...", nargs=argparse.REMAINDER, help="arguments of the script"),
 )
 """What is measured of a script, and its arguments."""
+
+LAUNCH_GONE = {
+    "--loader-anatomy": "every run samples what makes the batches, also in the loader's workers; "
+    "the report names the function"
+}
+"""Options of earlier versions to what takes their place."""
 
 TURNS = (
     argument(

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from trainperf.commands._options import LAUNCH
+from trainperf.commands._options import LAUNCH, LAUNCH_GONE
 from trainperf.commands.cli import Command, CommandResult, argument
 from trainperf.core.errors import ConfigError
 
@@ -24,7 +24,6 @@ def _run(given: argparse.Namespace) -> CommandResult:
             dirpath=None if given.out is None else str(path_of(given.out).resolve()),
             audit_at=given.audit_at,
             audit=not given.no_audit,
-            loader_anatomy=given.loader_anatomy,
             signals=folder,
         )
         code = exit_code(command, options.environment())
@@ -65,4 +64,5 @@ COMMAND = Command(
     ),
     run=_run,
     forwards_arguments=True,
+    gone=LAUNCH_GONE,
 )

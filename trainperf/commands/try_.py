@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from trainperf.commands._options import LAUNCH, above_zero, format_argument
+from trainperf.commands._options import LAUNCH, LAUNCH_GONE, above_zero, format_argument
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, argument, say
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
@@ -32,7 +32,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
         AttemptOptions(
             words=command_of(given.script, given.arguments, module=given.module),
             out=local_path(given.out),
-            launch=LaunchOptions(audit_at=given.audit_at, loader_anatomy=given.loader_anatomy),
+            launch=LaunchOptions(audit_at=given.audit_at),
             trials=trials,
         )
     )
@@ -99,6 +99,7 @@ COMMAND = Command(
     ),
     run=_run,
     forwards_arguments=True,
+    gone=LAUNCH_GONE,
 )
 
 

@@ -80,7 +80,6 @@ class LaunchOptions:
     audit_at: int | None = None
     audit: bool = False
     """Whether a step is audited where *audit_at* names none."""
-    loader_anatomy: bool = False
     signals: str | None = None
     """A folder for what processes tell the command; `None` if it does not want to know."""
     trials: TrialLaunch | None = None
@@ -107,7 +106,6 @@ class LaunchOptions:
         *,
         dirpath: str | None = None,
         audit_at: int | None = None,
-        loader_anatomy: bool = False,
     ) -> "LaunchOptions":
         """These, but for what the script itself has chosen: the command is told of that.
 
@@ -123,7 +121,6 @@ class LaunchOptions:
             self,
             dirpath=self.dirpath if dirpath is None else dirpath,
             audit_at=self.audit_at if audit_at is None else audit_at,
-            loader_anatomy=self.loader_anatomy or loader_anatomy,
         )
 
     def send(self, signal: LaunchSignal) -> None:

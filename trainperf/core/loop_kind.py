@@ -30,8 +30,6 @@ class LoopKind:
     """Asks for an audit of one step."""
     capture: str
     """Records a trace of a few steps."""
-    loader_anatomy: str
-    """Times the parts of a batch before the fit."""
     tokens: str
     """Says which tokens count."""
     everything: str
@@ -110,7 +108,6 @@ LIGHTNING = LoopKind(
     attach="from trainperf.lightning import TrainPerf\n\nL.Trainer(callbacks=[TrainPerf()])",
     audit="TrainPerf(audit_at=20)",
     capture=f"ScheduledProfiler{_SCHEDULE} next to TrainPerf()",
-    loader_anatomy="TrainPerf(loader_anatomy=True)",
     tokens="TrainPerf(tokens=lambda batch: mask)",
     everything="TrainPerf()",
     measures={
@@ -143,7 +140,6 @@ with LoopMonitor("runs/a") as monitor:
         monitor.end_step()""",
     audit="LoopMonitor(audit_at=20)",
     capture=f"LoopMonitor(profile=ScheduledProfile{_SCHEDULE})",
-    loader_anatomy="LoopMonitor(loader_anatomy=True)",
     tokens="LoopMonitor(tokens=lambda batch: mask)",
     everything="monitor.watch(model, optimizer) before the first epoch",
     measures={
@@ -199,7 +195,6 @@ HUGGING_FACE = LoopKind(
 Trainer(model, args, callbacks=[TrainPerfCallback()])""",
     audit="TrainPerfCallback(audit_at=20)",
     capture=f"TrainPerfCallback(profile=ScheduledProfile{_SCHEDULE})",
-    loader_anatomy="TrainPerfCallback(loader_anatomy=True)",
     tokens="TrainPerfCallback(tokens=lambda batch: mask)",
     everything="TrainPerfCallback()",
     measures=dict.fromkeys(
@@ -228,7 +223,6 @@ OUTSIDE = replace(
     attach="trainperf run train.py",
     audit="trainperf run --audit-at 20 train.py",
     capture=f"{_MONITOR} {PLAIN.capture}",
-    loader_anatomy="trainperf run --loader-anatomy train.py",
     tokens=f"{_MONITOR} {PLAIN.tokens}",
     everything=f"{_MONITOR} {PLAIN.everything}",
     measures={name: f"{_MONITOR} {how}" for name, how in PLAIN.measures.items()},

@@ -58,9 +58,6 @@ class FitOptions:
     audit_at: int | None = None
     """Number of a step, from 0, of which every operator is written to `audit.json`: it takes
     longer, and no statistic counts it."""
-    loader_anatomy: bool = False
-    """Whether to look into the loader before the first step, for two seconds: what a batch costs in
-    `__getitem__`, collate and transport goes to `loader.json`."""
     profile: ScheduledProfile | None = None
     """Which steps are traced with `torch.profiler`."""
     meters: Sequence[Meter] = ()
@@ -105,5 +102,4 @@ class FitOptions:
         return LaunchOptions.of_this_process().joined(
             dirpath=None if usual else str(self.dirpath),
             audit_at=self.audit_at,
-            loader_anatomy=self.loader_anatomy,
         )

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import torch
 
-from trainperf.audit.loader.probe_loader import OF_FABRIC
 from trainperf.recording.process_objects import nothing
+from trainperf.recording.run_identity import OF_FABRIC
 
 
 T = TypeVar("T")

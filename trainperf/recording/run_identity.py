@@ -3,7 +3,7 @@
 import multiprocessing
 import platform
 from collections import Counter
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import torch
@@ -12,8 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 import trainperf
 from trainperf.accelerators import accelerator_of, cuda
-from trainperf.audit.loader.probe_loader import loaders
-from trainperf.core.artifacts.loader import LIBRARIES
+from trainperf.audit.nested import walk
 from trainperf.core.machine.limits import (
     cpu_count,
     cpu_mask,
@@ -31,6 +30,21 @@ from trainperf.core.machine.surroundings import (
 )
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.source_version import source_version
+
+
+LIBRARIES = {
+    "webdataset.": "WebDataset",
+    "streaming.": "Mosaic StreamingDataset",
+    "grain.": "Grain",
+    "nvidia.dali.": "DALI",
+    "batchgenerators.": "batchgenerators",
+    "tensorflow.": "tf.data",
+    "tensorflow_datasets.": "tf.data",
+}
+"""Module of an iterator of batches that is no `DataLoader`, to what it is called."""
+
+OF_FABRIC = "_dataloader"
+"""Under which name a loader that Fabric has prepared has the one underneath."""
 
 
 def software() -> dict[str, str]:
@@ -115,6 +129,12 @@ def loader(source: object) -> dict[str, Scalar]:
         "prefetch_factor": first.prefetch_factor,
         "persistent_workers": first.persistent_workers,
     }
+
+
+def loaders(source: object) -> Iterator["DataLoader[Any]"]:
+    """The loaders in a source: it, the one under Fabric's, or those of a mapping or sequence."""
+    inside = vars(source).get(OF_FABRIC) if hasattr(source, "__dict__") else None
+    return walk(source if inside is None else inside, DataLoader)
 
 
 def _start_method(first: "DataLoader[Any]") -> str:

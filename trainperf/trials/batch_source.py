@@ -4,6 +4,7 @@ It stands between the loop and its loader, and begins that anew in place of the 
 nothing is tried it hands on what comes.
 """
 
+import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,6 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainperf.audit.loader.probe_loader import order
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
 
@@ -165,7 +165,7 @@ def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa
     loader = demand_second_pass(loader)
     workers = settings.get("num_workers", loader.num_workers)
     own: dict[str, Any] = {
-        **order(loader),
+        **_order(loader),
         "num_workers": workers,
         "collate_fn": loader.collate_fn,
         "pin_memory": loader.pin_memory,
@@ -176,3 +176,21 @@ def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa
         "persistent_workers": loader.persistent_workers if workers else False,
     }
     return DataLoader(loader.dataset, **{**own, **settings})
+
+
+def _order(loader: "DataLoader[Any]") -> dict[str, Any]:
+    """Sampler arguments of a `DataLoader`: copies, so that the originals do not advance."""
+    if loader.batch_sampler is not None:
+        return {"batch_sampler": _copied(loader.batch_sampler, loader.dataset)}
+    return {"batch_size": None, "sampler": _copied(loader.sampler, loader.dataset)}
+
+
+def _copied(sampler: object, dataset: object) -> object:
+    """A copy with all of its state, sharing the dataset itself."""
+    try:
+        return copy.deepcopy(sampler, {id(dataset): dataset})
+    except (TypeError, copy.Error, RuntimeError) as error:
+        raise ConfigError(
+            f"{type(sampler).__qualname__}: cannot be copied ({error}), and a second pass over it "
+            "would advance it; create its iterator in __iter__"
+        ) from None

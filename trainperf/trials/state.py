@@ -1,16 +1,14 @@
 """State of a training that a trial must not change: weights, optimizers, random generators."""
 
 import copy
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from trainperf.accelerators import random_states, set_random_states
+from trainperf.accelerators import keep_random_state
 
 
 RESTORED = "weights, buffers, optimizer, random generators"
@@ -61,8 +59,7 @@ class Snapshot:
             for group in groups
         ]
         self._others = [(other, copy.deepcopy(other.state_dict())) for other in others]
-        self._random = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 the user's own
-        self._on_devices = random_states()
+        self._put_random_back = keep_random_state()
 
     @property
     def device_bytes(self) -> int:
@@ -81,11 +78,7 @@ class Snapshot:
             group.update(copy.deepcopy(kept_options))
         for other, kept_state in self._others:
             other.load_state_dict(copy.deepcopy(kept_state))
-        python, of_numpy, of_torch = self._random
-        random.setstate(python)
-        np.random.set_state(of_numpy)  # noqa: NPY002 the user's own
-        torch.set_rng_state(of_torch)
-        set_random_states(self._on_devices)
+        self._put_random_back()
 
 
 def _copied(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:

@@ -5,10 +5,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 from support.accounts import Seen, audit_of, loading, on_gpu, region, seen, step
-from support.batches import Batch
 from support.causes.fit import spread
 from support.causes.host import stalling
-from support.causes.loader import alone, looked_into, waits
+from support.causes.loader import alone, handing, waits
 from support.causes.operators import sixty, unfused
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
 
@@ -190,7 +189,7 @@ def test_what_was_tried_is_in_the_evidence_with_the_run_it_is_from() -> None:
 
 def test_no_gain_is_above_its_bound() -> None:
     """Of every change of every finding."""
-    for training in (WAITING, UPDATING, looked_into(Batch(receiving=12, workers=2), 12, 20)):
+    for training in (WAITING, UPDATING, handing(2, 13, 12, 20)):
         for finding in findings(training, FREE_LOADER).values():
             for change in finding.changes:
                 assert change.at_most is None or (change.about or 1.0) <= change.at_most + 1e-9

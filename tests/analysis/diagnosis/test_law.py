@@ -49,7 +49,7 @@ def hooks(callbacks: float, forward: float, **known: object) -> tuple[StepAccoun
 
 def fed(making: float, least: float, wait: float = 10) -> tuple[StepAccount, Claim]:
     """Twenty milliseconds less of forward in steps of 50, fed by two workers."""
-    loader = loading(2, making, least=least)
+    loader = loading(2, making, computes_s=least / 1e3)
     return step(data_wait=wait, forward=50 - wait, loader=loader), FORWARD
 
 

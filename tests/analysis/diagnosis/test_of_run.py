@@ -4,7 +4,6 @@ import msgspec
 import pytest
 from support.accounts import audit_of, facts_of
 from support.audits import CHIP, product
-from support.batches import Batch
 from support.captures import rank_of
 from support.causes.host import OWNER
 from support.causes.loader import sampled
@@ -15,7 +14,6 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.of_run import (
     account_of,
     light_of,
-    with_workers_needed,
 )
 from trainperf.analysis.summary.schema import (
     CauseFacts,
@@ -237,9 +235,7 @@ def loader(
     rest: float,
     *,
     host: HostShare | None = None,
-    batch: Batch | None = None,
     ranks: int = 1,
-    device: str = "cpu",
     **config: Scalar,
 ) -> tuple[float, float, float] | None:
     """Milliseconds of making and handing over, and the share asleep."""
@@ -249,11 +245,9 @@ def loader(
         forward=rest,
         config=given,
         ranks=ranks,
-        device=device,
         known={"host": host},
     )
-    documents = Documents(loader=None if batch is None else batch.anatomy())
-    made = account(of, documents=documents).loader
+    made = account(of).loader
     if made is None:
         return None
     return round(1e3 * made.making_s, 6), round(1e3 * made.transport_s, 6), round(made.asleep, 6)
@@ -277,8 +271,6 @@ def cpu_time(ran: float, workers_ran: float | None = None) -> HostShare:
 ASLEEP = cpu_time(1 - 0.9 * 40 / 42)
 """Of 40 ms of making 36 are waited for; the model's 2 ms may be among these."""
 
-BYTES_10M = Batch(getitem=4, collate=25, receiving=0.3, size=7_000_000, workers=1)
-
 
 @pytest.mark.parametrize(
     ("found", "expected"),
@@ -291,8 +283,6 @@ BYTES_10M = Batch(getitem=4, collate=25, receiving=0.3, size=7_000_000, workers=
         (loader(2, 0.1, 49.9, host=cpu_time(0.9, 0.6)), (30, 1, 0)),
         (loader(2, 7, 3, host=cpu_time(0.9, 0.6)), (6, 1, 0)),
         (loader(0, 64, 80, accumulate_grad_batches=8), (64, 8, 0)),
-        (loader(1, 10, 40, batch=BYTES_10M, device="cuda"), (29, 1.3, 0)),
-        (loader(1, 10, 40, batch=BYTES_10M), (29, 2.3, 0)),
         (loader(None, 10, 40), None),
     ],
     ids=[
@@ -304,13 +294,11 @@ BYTES_10M = Batch(getitem=4, collate=25, receiving=0.3, size=7_000_000, workers=
         "workers that nobody waits for make as long as they compute",
         "a short wait of idle workers is for handing over",
         "a step of eight batches has eight round trips",
-        "a look into the loader",
-        "a model on the CPU reads a batch for the first time in its step",
         "no loader is known",
     ],
 )
 def test_making_handing_over_and_sleeping(found: object, expected: object) -> None:
-    """By the anatomy, else by the wait and what was seen to compute."""
+    """By the wait and what was seen to compute."""
     assert found == expected
 
 
@@ -342,15 +330,6 @@ def test_neighbours_take_cpus_where_they_do_most_of_the_time(
     machine = MachineFacts(hosts=(), causes=(busy,))
 
     assert account(summary(forward=40, known={"machine": machine})).others_cpus == others
-
-
-def test_the_summary_says_how_many_workers_keep_up() -> None:
-    """Also where nothing waits: 50 ms before 20."""
-    anatomy = Batch(getitem=49).anatomy()
-    waits = summary(data_wait=1, forward=20, known={"loader": anatomy})
-    said = with_workers_needed(waits, 1).loader
-
-    assert said.workers_needed == 3
 
 
 # -- floors ---------------------------------------------------------------------------------------

@@ -208,7 +208,6 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
         (host.audited(host.LOGGED, loop=30, settings={"log_every_n_steps": 1}), ["logging"]),
         (host.audited(*host.METRIC, host.LOGGED), ["logging", "metrics_every_batch"]),
         (operators.sixty(*operators.EAGER, SCORES), ["attention"]),
-        (loader.looked_into(loader.SMALL_FIELDS, 12, 12), ["many_small_tensors"]),
         (
             loader.crowded(0.3, cpus=4.0, workers=32, workers_waited=0.8),
             ["oversubscription"],
@@ -241,7 +240,6 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
         "a loop that logs is logging",
         "metrics and logging are told apart",
         "what is done to scores is no chain of its own",
-        "small tensors instead of the wait for them",
         "workers that lack CPUs instead of the wait for them",
         "one slow loader, and what all ranks wait",
         "a wait for a late rank is no work without a name",

@@ -11,7 +11,6 @@ from support.runs import make_step, make_steps
 
 from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
-from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.phases import Tag
@@ -348,23 +347,6 @@ def recompiling(times: int) -> Planted:
 LONGER = make_capture(TRACED, steps_s=(0.080,) * 3)
 """A step of 50 ms by the records, and of 80 in the trace."""
 
-SMALL = LoaderAnatomy(
-    batches=20,
-    workers=0,
-    kind="map",
-    samples=8.0,
-    tensors=400.0,
-    batch_bytes=400_000.0,
-    getitem=Spread(mean_s=0.020, p95_s=0.025),
-    collate=Spread(mean_s=0.004, p95_s=0.005),
-    transport=None,
-    pinning=None,
-    packing_s=None,
-    receiving_s=None,
-    start_s=0.1,
-    tensor_s=5e-6,
-)
-
 HALF = "mixed_precision"
 SAYS: dict[str, tuple[str, str, Planted, Planted | None, str]] = {
     # Nothing is decided twice: the numbers, the line and the remedy are the finding's.
@@ -392,14 +374,6 @@ SAYS: dict[str, tuple[str, str, Planted, Planted | None, str]] = {
         replace(GPU, steps=make_steps(200, **HEALTHY_MS), capture=LONGER),
         None,
         "in the records and 80.0 ms in the trace",
-    ),
-    # The device waits whatever the finding is called.
-    "a wait whose cause another rule names": (
-        "loader",
-        "fail",
-        replace(WAITING, documents=(SMALL,)),
-        None,
-        "400 small tensors",
     ),
     # Nothing was tagged as warm-up: compilation and allocation are in the figures.
     "a first step among the steady ones": (

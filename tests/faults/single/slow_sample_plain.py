@@ -14,7 +14,7 @@ from trainperf.loop import LoopMonitor
 def _train(out: Path, *, fixed: bool) -> None:
     model = Paced()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    monitor = LoopMonitor(out, report=False, loader_anatomy=True).watch(model, optimizer)
+    monitor = LoopMonitor(out, report=False).watch(model, optimizer)
     with monitor:
         for rows, labels in monitor.batches(loader(Samples(Nap(0.0 if fixed else 300e-6)))):
             with monitor.phase("forward"):

@@ -30,6 +30,6 @@ class Apart(Dataset[Any]):
         return {**{f"field{n}": row[n : n + 1] for n in range(FIELDS)}, "label": label}
 
 
-@script("many_small_tensors")
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Apart(together=fixed)), module=Fields(Paced(width=FIELDS)))

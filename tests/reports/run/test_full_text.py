@@ -10,32 +10,11 @@ from support.runs import make_steps
 from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
-from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
 from trainperf.core.findings import Finding
 from trainperf.reports.layout.text import as_text, text_lines
 from trainperf.reports.run.document import run_document
 from trainperf.reports.run.tables import of_lines
-
-
-def anatomy() -> LoaderAnatomy:
-    """Samples cost most."""
-    return LoaderAnatomy(
-        batches=20,
-        workers=2,
-        kind="map",
-        samples=8.0,
-        tensors=2.0,
-        batch_bytes=65536.0,
-        getitem=Spread(mean_s=0.020, p95_s=0.025),
-        collate=Spread(mean_s=0.001, p95_s=0.002),
-        transport=Spread(mean_s=0.0005, p95_s=0.001),
-        pinning=None,
-        packing_s=0.0002,
-        receiving_s=0.0003,
-        start_s=0.1,
-        workers_needed=3,
-    )
 
 
 def ledger() -> MemoryLedger:
@@ -111,7 +90,6 @@ def summary(path: Path) -> Summary:
         documents=(
             make_audit(*uses, step=20),
             MeasuredChip(chip=CHIP),
-            anatomy(),
             ledger(),
             compilation(),
         ),
@@ -143,15 +121,6 @@ trainperf · gpt2 · 2026-11-01 12:00 · 1 rank · CPU · 188 steady steps (excl
     time spent on launch overhead 28 % · compute 28 % · memory traffic 4.0 %
     the rest 40 % (split as the audited step)
     speed of light 2.00 ms; the step takes 25× that, most of the rest in forward · MFU 2.0 %
-
-  Your code and your loader
-    Time to make a batch
-                  mean      p95
-    samples    20.0 ms  25.0 ms
-    collate    1.00 ms  2.00 ms
-    transport   500 µs  1.00 ms
-    8 samples in 2 tensors, 64.0 KiB per batch; timed 20 times
-    2 workers; 1 would keep up with this step
 
   What to change
     1. 37 % of the step is spent waiting for data (train.py:31)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import msgspec
 from support.accounts import Seen, loading, on_gpu, region, seen, step
-from support.batches import Batch
 from support.causes.case import CauseCase as Case
 from support.light import make_audit
 
@@ -19,9 +18,9 @@ from trainperf.core.artifacts.lines import (
     SampledStack,
     SampledWorker,
 )
-from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
+from trainperf.recording.run_identity import LIBRARIES
 
 
 def waits(
@@ -53,15 +52,11 @@ def alone(making: float, rest: float, **known: object) -> Seen:
     return waits(making, rest, loading(0, making), **known)
 
 
-def looked_into(batch: Batch, wait: float, rest: float, **known: object) -> Seen:
-    """A look into the loader knows what a batch takes."""
-    anatomy = batch.anatomy()
-    account = LoaderAccount(
-        workers=batch.workers,
-        making_s=anatomy.worker_s,
-        transport_s=(anatomy.receiving_s or 0.0) + 1e-3,
-    )
-    return waits(wait, rest, account, documents={"loader": anatomy}, **known)
+def handing(making: float, transport: float, wait: float, rest: float) -> Seen:
+    """Batches of two workers wait to be taken over for longer than they are made."""
+    lines = sampled(3, 3, iterable=False, handing_s=6.5)
+    account = loading(2, making, transport=transport)
+    return waits(wait, rest, account, documents={"lines": lines})
 
 
 def wants(cause: str, change: str, says: str, sees: Seen, lost_ms: float, *words: str) -> Case:
@@ -257,13 +252,17 @@ WAITS = (
         "data_wait",
         "no_workers",
         "batches of two workers wait to be taken over for longer than they are made",
-        waits(
-            60,
-            20,
-            loading(2, 48, transport=60),
-            documents={"lines": sampled(3, 3, iterable=False, handing_s=6.5)},
-        ),
+        handing(48, 60, 60, 20),
         60,
+        "mainly for transport",
+        "DataLoader(num_workers=0)",
+    ),
+    wants(
+        "data_wait",
+        "send_less",
+        "they take longer to make than the step",
+        handing(50, 60, 35, 35),
+        35,
         "mainly for transport",
     ),
     wants(
@@ -374,41 +373,6 @@ WAITS = (
     ),
     wants(
         "data_wait",
-        "no_workers",
-        "2 ms to make a batch, 12 to get it",
-        looked_into(Batch(receiving=12, workers=2), 12, 20),
-        12,
-        "mainly for transport",
-        "DataLoader(num_workers=0)",
-    ),
-    wants(
-        "data_wait",
-        "send_less",
-        "batches arrive no faster than they are unpacked",
-        looked_into(Batch(getitem=50, receiving=60, workers=2), 35, 35),
-        35,
-        "mainly for transport",
-    ),
-    wants(
-        "data_wait",
-        "more_workers",
-        "a look into the loader: 50 ms before 20",
-        looked_into(Batch(getitem=45, collate=5), 50, 20),
-        50,
-        "num_workers=3,",
-        "mainly for __getitem__",
-        "a batch takes 50.0 ms to make: 45.0 ms in __getitem__, 5.00 ms in collate_fn",
-    ),
-    wants(
-        "data_wait",
-        "more_workers",
-        "what collate costs is put down to it",
-        looked_into(Batch(getitem=5, collate=45), 50, 20),
-        50,
-        "mainly for collate_fn",
-    ),
-    wants(
-        "data_wait",
         "some_workers",
         "a loader that is not known is told no numbers of it",
         waits(30, 20),
@@ -509,9 +473,7 @@ def crowded(  # noqa: PLR0913 what is counted
         cpus=cpus,
         device=device,
         model_threads=threads,
-        loader=loading(workers, computed, least=computed, computes_s=computed / 1e3)
-        if workers
-        else None,
+        loader=loading(workers, computed, computes_s=computed / 1e3) if workers else None,
     )
     lines = None
     if inside is not None:
@@ -526,18 +488,15 @@ def epochs(
     number: int = 10,
     loop: LoopKind = LIGHTNING,
     settings: Mapping[str, Scalar] | None = None,
-    start_s: float | None = None,
     **readings: float,
 ) -> Seen:
     """Ten seconds of steps, and so many between epochs."""
     pauses = {"epoch_boundary": between_s}
-    loader = None if start_s is None else Batch(workers=4).anatomy(start_s=start_s)
     return seen(
         step(forward=50, pauses_s=pauses),
         gaps={"epoch_boundary": number},
         loop=loop,
         settings={"num_workers": 4, **(settings or {})},
-        documents={"loader": loader},
         readings=readings,
     )
 
@@ -641,19 +600,11 @@ CROWDS = (
             epochs(settings={"persistent_workers": True}),
             epochs(settings={"num_workers": 0}),
             epochs(loop=PLAIN),  # nobody knows what the user does there
-            epochs(loop=PLAIN, start_s=0.2),
         ),
         words=(
             "500 ms in each of 10 epochs: 5.00 s between epochs and 0 s for their first batches",
             "DataLoader(persistent_workers=True)",
         ),
-    ),
-    Case(
-        "epoch_start",
-        "of 500 ms between epochs of a plain loop its workers take 400",
-        epochs(loop=PLAIN, start_s=0.4),
-        5.0,
-        "persistent_workers",
     ),
     Case(
         "epoch_start",
@@ -697,7 +648,6 @@ def copies(
     return seen(step(h2d=host, forward=50 - host, device=device), readings=readings, **known)
 
 
-SMALL_FIELDS = Batch(getitem=8, collate=4, tensors=64, size=64 << 10)
 LARGE = {"tensors": 3, "size": 20_000_000}
 PAGEABLE, PINNED = {"pin_memory": False}, {"pin_memory": True}
 
@@ -733,21 +683,6 @@ COPIES = (
             copies(1),
         ),
         words=("copying 40 small tensors", "500 B per tensor, at 2.00 MB/s", "collate_fn"),
-    ),
-    Case(
-        "many_small_tensors",
-        "64 tensors of 1 KiB, and nothing is done for a sample but handling them",
-        looked_into(SMALL_FIELDS, 12, 12),
-        0.012,
-        "join_fields",
-        (
-            looked_into(Batch(getitem=8, collate=4, tensors=15, size=15 << 10), 12, 12),
-            looked_into(Batch(getitem=8, collate=4, tensors=64, size=64 << 20), 12, 12),
-            looked_into(Batch(getitem=40, collate=4, tensors=64, size=64 << 10), 12, 12),
-            looked_into(SMALL_FIELDS, 1, 12),
-        ),
-        words=("1.00 KiB per tensor",),
-        shows={"where": "images.py:12"},
     ),
     Case(
         "transfer",

@@ -76,9 +76,8 @@ class LoaderAccount:
     batches: int = 1
     """Micro-batches of a step."""
     computes_s: float = 0.0
-    """CPU seconds of its workers; 0 is not known."""
-    least_making_s: float = 0.0
-    """What it takes at least: workers that are waited for now and then may be idle in between."""
+    """CPU seconds of its workers, the least that making takes: they may be idle in between.  0 is
+    not known."""
     idle: int = 0
     """Workers that make nothing: a further one would not either."""
     asleep: float = 0.0

@@ -129,7 +129,7 @@ def _floor_s(account: StepAccount, claim: Claim) -> float:
     loader = account.loader
     if loader is None or not loader.workers or "data_wait" in claim.owns_s:
         return busy_s
-    return max(busy_s, loader.least_making_s / loader.workers)
+    return max(busy_s, loader.computes_s / loader.workers)
 
 
 def _ratio(before_s: float, after_s: float) -> float | None:

@@ -2,8 +2,6 @@
 
 from math import inf
 
-from msgspec.structs import replace
-
 from trainperf.analysis.diagnosis.account import (
     OWN,
     WORK,
@@ -27,7 +25,7 @@ from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.lines import BETWEEN
-from trainperf.analysis.summary.schema import Summary, SyncPoint, with_named_phases
+from trainperf.analysis.summary.schema import SyncPoint, with_named_phases
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.chips import chip_of
@@ -74,7 +72,7 @@ def account_of(facts: Facts) -> StepAccount:
         regions_basis=basis,
         unexplained_s=beyond_s,
         device=device,
-        loader=_loader(facts, loop_s, step_s, device) if step_s else None,
+        loader=_loader(facts, loop_s, step_s) if step_s else None,
         # Other threads of Python that compute for what the loop hands to them.
         threads_s={
             name: spent_s
@@ -207,10 +205,8 @@ def _device(facts: Facts, step_s: float) -> DeviceAccount:
     )
 
 
-def _loader(
-    facts: Facts, loop_s: dict[str, float], step_s: float, device: DeviceAccount | None
-) -> LoaderAccount | None:
-    """What makes the batches, by its anatomy, else by the wait and what its workers computed.
+def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAccount | None:
+    """What makes the batches, by the wait for them and what its workers computed.
 
     Without workers a batch takes as long to make as it is waited for.  Of workers that are waited
     for it is not known whether they make or hand over: what they computed is the least that making
@@ -220,7 +216,7 @@ def _loader(
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     sampled = loader_workers(facts.documents.lines, workers)
     at_work = min(workers or 0, facts.number("dataset_shards") or inf)
-    batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.summary.host
+    batches, host = facts.micro_batches, facts.summary.host
     if sampled is not None:
         workers, at_work = len(sampled.making), sampled.at_work
     idle = int((workers or 0) - at_work)
@@ -229,17 +225,6 @@ def _loader(
         at_work, transport_s = sum(sampled.making), waited_s
     ran = None if host is None else host.workers_ran
     ran_s = (ran or 0.0) * step_s
-    if anatomy is not None:
-        read_s = anatomy.batch_bytes / FIRST_TOUCH_BYTES_PER_S if device is None else 0.0
-        return LoaderAccount(
-            workers=anatomy.workers,
-            making_s=anatomy.worker_s * batches,
-            least_making_s=anatomy.worker_s * batches,
-            transport_s=((anatomy.receiving_s or 0.0) + ROUND_TRIP_S + read_s) * batches,
-            batches=batches,
-            computes_s=ran_s,
-            idle=idle,
-        )
     if workers is None:
         return None
     making_s = waited_s
@@ -253,17 +238,12 @@ def _loader(
         workers=int(workers),
         making_s=making_s,
         transport_s=transport_s,
-        least_making_s=ran_s,
         computes_s=ran_s,
         batches=batches,
         idle=idle,
         asleep=_asleep(facts, waited_s, step_s),
     )
 
-
-FIRST_TOUCH_BYTES_PER_S = 7e9
-"""Rate at which a model on the CPU reads for the first time what is in shared memory: batches of 1,
-10 and 40 MB took it 0.5, 1.9 and 7.2 ms (two cores of an AMD EPYC, torch 2.13)."""
 
 HANDED_OVER_S = 8 * ROUND_TRIP_S
 """A longer wait for a batch than that is not for its way from a worker."""
@@ -311,18 +291,3 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
     if not step_s or light.step.floor_s <= step_s or listed is not None:
         return light
     return roofline(audit, faster(chip, light.step.floor_s / step_s))
-
-
-def with_workers_needed(summary: Summary, batches: int) -> Summary:
-    """The summary, in which the anatomy of the loader says how many workers keep up.
-
-    Args:
-        summary: Of the run.
-        batches: Of a step.
-    """
-    anatomy, step_s = summary.loader, summary.value(STEP_MEAN_S)
-    if anatomy is None or not step_s:
-        return summary
-    waited_s = summary.value(phase_reading("data_wait")) or 0.0
-    needed = anatomy.workers_for(max(step_s - waited_s, step_s / 1000) / batches)
-    return replace(summary, loader=replace(anatomy, workers_needed=needed))

@@ -305,7 +305,7 @@ STEP_CHECKS: tuple[Check, ...] = (
         id="batch_tensors",
         about="""The batch is not many small tensors.
 
-        Fails on `many_small_tensors`.  Unknown without a GPU or a look into the loader.
+        Fails on `many_small_tensors`.  Not applicable without a device beside the host.
 
         Wrong where: the tensors are large: then their number costs nothing.
         To confirm: the readings `h2d_tensors` and `h2d_bytes`.
@@ -317,11 +317,6 @@ STEP_CHECKS: tuple[Check, ...] = (
                 shown(H2D_TENSORS, "{} tensors per step", count),
                 shown(H2D_BYTES, "{} per step", size),
                 when=lambda case: not missing(H2D_TENSORS)(case),
-            ),
-            answer(
-                "pass",
-                "{facts.documents.loader.tensors:,.0f} tensors per batch of the loader",
-                when=lambda case: case.facts.documents.loader,
             ),
             answer("not_applicable", _NO_COPY, when=on_host),
             answer(

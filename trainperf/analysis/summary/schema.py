@@ -38,7 +38,6 @@ from trainperf.analysis.summary.step_schema import (
     StallingCall,
 )
 from trainperf.core.artifacts.compilation import Compilation
-from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.device_kind import DeviceKind, device_kind_of
@@ -240,7 +239,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """`None` without an audited step, or where the chip's limits are not known."""
     memory: MemoryLedger | None = None
     compilation: Compilation | None = None
-    loader: LoaderAnatomy | None = None
     host: HostShare | None = None
     """`None` where no rank says how many CPUs it may use."""
     lines: tuple[PhaseLines, ...] = ()

@@ -6,7 +6,6 @@ from trainperf.core.artifacts import D, read_document
 from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.lines import SampledLines
-from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.standstill import Standstill, read_standstills
 from trainperf.core.artifacts.trials import Trials
@@ -22,7 +21,6 @@ class Documents:
     chip: MeasuredChip | None = None
     memory: MemoryLedger | None = None
     compilation: Compilation | None = None
-    loader: LoaderAnatomy | None = None
     lines: SampledLines | None = None
     trials: Trials | None = None
     standstills: tuple[Standstill, ...] = ()
@@ -48,7 +46,6 @@ def read_documents(run: AnyPath) -> Documents:
         chip=read(MeasuredChip),
         memory=read(MemoryLedger),
         compilation=read(Compilation),
-        loader=read(LoaderAnatomy),
         lines=read(SampledLines),
         trials=read(Trials),
         standstills=tuple(read_standstills(run)),

@@ -16,7 +16,6 @@ from trainperf.core.artifacts.lines import (
     Place,
     SampledStack,
 )
-from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.host_work import (
     CALLERS,
@@ -26,6 +25,7 @@ from trainperf.recording.probes.host_work import (
     package_of,
 )
 from trainperf.recording.probes.sample_fields import fields_made
+from trainperf.recording.run_identity import LIBRARIES
 from trainperf.recording.stacks import Stack
 
 

@@ -41,7 +41,6 @@ from trainperf.reports.run.tables import (
     light_line,
     of_compilation,
     of_lines,
-    of_loader,
     of_memory,
     of_step,
     split_line,
@@ -76,9 +75,7 @@ def run_document(
         *items([" · ".join(facts(summary))], "facts"),
         *items(remarks(summary), "soft", "note"),
         *section("Where a step goes", phases(summary), why(summary)),
-        *section(
-            "Your code and your loader", of_lines(summary), parts_of(summary.loader, of_loader)
-        ),
+        *section("Your code and your loader", of_lines(summary)),
         *section("What to change", findings or items([nothing_found(summary)], "soft")),
         *section("What was tried", trials),
         *section("How long the steps took", drawn.get("steps", ())),

@@ -1,4 +1,4 @@
-"""Tables of a run beyond its phases: time split, speed of light, loader, torch.compile, memory.
+"""Tables of a run beyond its phases: time split, speed of light, torch.compile, memory.
 
 Only what was looked at has a table; why a single figure is missing stands in its cell.
 """
@@ -9,7 +9,6 @@ from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.compilation import Compilation
-from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import (
@@ -151,33 +150,6 @@ def _operators(light: SpeedOfLight) -> Table:
         rows=tuple(rows),
         words=5,
     )
-
-
-def of_loader(anatomy: LoaderAnatomy) -> list[Table]:
-    """Where the time to make a batch goes."""
-    parts = {
-        "samples": anatomy.getitem,
-        "collate": anatomy.collate,
-        "transport": anatomy.transport,
-        "pinning": anatomy.pinning,
-    }
-    batch = (
-        f"{count(anatomy.samples)} samples in {count(anatomy.tensors)} tensors, "
-        f"{size(anatomy.batch_bytes)} per batch; timed {anatomy.batches:,} times"
-    )
-    needed = anatomy.workers_needed
-    keep_up = "" if needed is None else f"; {needed:,} would keep up with this step"
-    table = Table(
-        title="Time to make a batch",
-        head=("", "mean", "p95"),
-        rows=tuple(
-            (name, duration(spread.mean_s), duration(spread.p95_s))
-            for name, spread in parts.items()
-            if spread is not None
-        ),
-        notes=(batch, f"{plural(anatomy.workers, 'worker')}{keep_up}"),
-    )
-    return [table]
 
 
 def of_lines(summary: Summary) -> list[Table]:

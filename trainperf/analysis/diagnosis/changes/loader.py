@@ -174,15 +174,6 @@ CHANGES: tuple[Change, ...] = (
         source=TWINS,
     ),
     Change(
-        id="join_fields",
-        of=("many_small_tensors",),
-        advice="Put the batch into fewer tensors",
-        how="one tensor per sample in __getitem__ for all its fields, taken apart in the model",
-        effort="hours",
-        realises=0.8,
-        source=TWINS,
-    ),
-    Change(
         id="persistent_workers",
         of=("epoch_start",),
         advice="Keep the loader's workers",

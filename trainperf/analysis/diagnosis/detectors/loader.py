@@ -13,10 +13,9 @@ from trainperf.analysis.diagnosis.law import (
 from trainperf.analysis.diagnosis.workers import sampled_workers
 from trainperf.analysis.summary.schema import HostShare, LineShare
 from trainperf.core.artifacts.lines import WORKER_MAKING
-from trainperf.core.artifacts.loader import LoaderAnatomy
-from trainperf.core.choice import all_that_hold, first_that_holds
+from trainperf.core.choice import all_that_hold
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import duration, plural, share, size
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.readings import (
     DATA_WAIT_ALL_FRACTION,
     DATA_WAIT_FRACTION,
@@ -46,11 +45,12 @@ def lost_to_loader_s(account: StepAccount) -> float:
     return waited_s if stalled_s is None else min(stalled_s, waited_s)
 
 
-def of_loader(account: StepAccount, removes_s: float) -> Claim:
+def of_loader(account: StepAccount) -> Claim:
     """All of the wait has its owner, also what a device hides."""
-    lost = {} if account.device is None else {"data_s": lost_to_loader_s(account)}
+    lost_s = lost_to_loader_s(account)
+    lost = {} if account.device is None else {"data_s": lost_s}
     owns_s = {"data_wait": account.spent("data_wait")}
-    return Claim(owns_s=owns_s, removes_s=removes_s, device=lost)
+    return Claim(owns_s=owns_s, removes_s=lost_s, device=lost)
 
 
 @worth(LIMITS.notable)
@@ -79,7 +79,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = workers + 1 > host.cpus_per_rank and not idle
     # Workers ready to run for a third of their time are slowed by what they wait for.
-    claim = of_loader(account, lost_to_loader_s(account))
+    claim = of_loader(account)
     by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
     if not by_loader:
         claim = Claim(removes_s=waited * account.step_s)
@@ -134,24 +134,6 @@ def _fewer(account: StepAccount, host: HostShare, each: int) -> tuple[Use, ...]:
     )
 
 
-def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
-    """What a batch costs, part by part."""
-    transport, pinning = anatomy.transport if anatomy.workers else None, anatomy.pinning
-    return of_evidence(
-        f"a batch takes {duration(anatomy.making_s)} to make: "
-        f"{duration(anatomy.getitem.mean_s)} in {_getitem(anatomy)}, "
-        f"{duration(anatomy.collate.mean_s)} in collate_fn",
-        transport
-        and f"{duration(transport.mean_s)} to arrive from its worker: "
-        f"{size(anatomy.batch_bytes)} in {plural(round(anatomy.tensors), 'tensor')}",
-        pinning and f"{duration(pinning.mean_s)} to pin",
-    )
-
-
-def _getitem(anatomy: LoaderAnatomy) -> str:
-    return "__getitem__" if anatomy.kind == "map" else "__iter__"
-
-
 def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader keeps the step waiting.
 
@@ -166,28 +148,25 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling of
     every remedy.
     """
-    lost_s, loader, anatomy = lost_to_loader_s(account), account.loader, facts.documents.loader
-    lost = account.share(lost_s)
+    lost, loader = account.share(lost_to_loader_s(account)), account.loader
     # Without a DataLoader an inference loop waits for requests, which nobody has sent yet.
     if lost < account.least or (loader is None and not facts.loop.trains):
         return None
     alone = loader is not None and not loader.workers
     if loader and alone and lost < LIMITS.critical and _is_short(loader):
         return None
-    part, line = ("", "") if anatomy is None else _slowest(anatomy)
     inside = sampled_workers(facts)
-    if anatomy is None and inside is not None and inside.hands_over:
-        part = "transport"
-    here = loader is None or alone
-    owner = facts.summary.owner("data_wait" if here else WORKER_MAKING)
+    hands_over = inside is not None and inside.hands_over
+    owner = facts.summary.owner("data_wait" if loader is None or alone else WORKER_MAKING)
     waited, step = duration(account.spent("data_wait")), duration(account.step_s)
-    changes = _loader_changes(account, facts, part, owner.function if owner else "")
+    function = owner.function if owner else ""
+    changes = _loader_changes(account, facts, function, hands_over=hands_over)
     if not changes:
         return None
     return Cause(
         id="data_wait",
         title=f"{share(lost)} of the step is spent waiting for data"
-        f"{f', mainly for {part}' if part else ''}"
+        f"{', mainly for transport' if hands_over else ''}"
         f"{'' if len(facts.run.ranks) == 1 else ' on the rank that waits longest'}",
         evidence=(
             *of_evidence(
@@ -195,35 +174,14 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
                 account.device is not None
                 and f"the device idled for data {share(lost)} of the step",
             ),
-            *_loader_facts(account, facts),
-            *(() if anatomy is None else parts(anatomy)),
-            *_more_of_loader(account, facts, owner, here=here),
+            *_loader_facts(account, facts, owner),
         ),
         changes=changes,
-        claim=of_loader(account, lost_s),
-        where=line or ("" if owner is None else owner.where),
+        claim=of_loader(account),
+        where="" if owner is None else owner.where,
         confidence="high"
         if account.device is not None and not facts.loop.data_wait_is_bound
         else "medium",
-    )
-
-
-def _more_of_loader(
-    account: StepAccount, facts: Facts, owner: LineShare | None, *, here: bool
-) -> tuple[str, ...]:
-    """Whose code most of it is, and what would see more."""
-    loader = account.loader
-    unseen = loader is not None and bool(loader.workers) and sampled_workers(facts) is None
-    return of_evidence(
-        owner
-        and f"{owner.name}: {share(owner.fraction)} of "
-        f"{'it' if here else 'what workers do for it'} in {owner.samples} samples",
-        unseen
-        and facts.settings.get("worker_start") in SPAWNED
-        and "workers are spawned: what they do is seen under `trainperf run` only",
-        facts.documents.loader is None
-        and loader is not None
-        and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
     )
 
 
@@ -268,7 +226,7 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
                 least_s=shared_s,
             ),
         ),
-        claim=of_loader(account, lost_s),
+        claim=of_loader(account),
         where="" if owner is None else owner.where,
     )
 
@@ -278,45 +236,47 @@ def _is_short(loader: LoaderAccount) -> bool:
     return loader.making_s < ROUND_TRIP_S * loader.batches
 
 
-def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
+def _loader_facts(account: StepAccount, facts: Facts, owner: LineShare | None) -> tuple[str, ...]:
+    """What makes the batches, and whose code most of it is."""
     loader, waited_s = account.loader, account.spent("data_wait")
+    workers = 0 if loader is None else loader.workers
+    whose = (
+        owner
+        and f"{owner.name}: {share(owner.fraction)} of "
+        f"{'what workers do for it' if workers else 'it'} in {owner.samples} samples"
+    )
     if loader is None:
         library = facts.settings.get("loader_library")
-        return (f"{library} makes the batches" if library else "the loader's settings are unknown",)
+        unknown = "the loader's settings are unknown"
+        return of_evidence(f"{library} makes the batches" if library else unknown, whose)
     here = f": {duration(waited_s)} per step to make batches in this process"
-    computed = loader.workers and loader.making_s < waited_s
+    computed = workers and loader.making_s < waited_s
+    unseen = workers and sampled_workers(facts) is None
     return of_evidence(
-        f"num_workers={loader.workers}{'' if loader.workers else here}",
+        f"num_workers={workers}{'' if workers else here}",
         loader.asleep >= LIMITS.mostly
         and f"{share(loader.asleep)} of that asleep, so that workers share CPUs",
         computed and f"the workers compute only {duration(loader.making_s)} of a step",
         account.others_cpus
         and f"other processes kept {account.others_cpus:.1f} of {facts.cpus} CPUs busy, and a "
         "worker needs one",
-    )
-
-
-def _slowest(anatomy: LoaderAnatomy) -> tuple[str, str]:
-    """The part of a batch that takes most, as it is called in code, and its line."""
-    sent = anatomy.workers and (anatomy.receiving_s or anatomy.packing_s or 0.0) > anatomy.making_s
-    collates = anatomy.collate.mean_s > anatomy.getitem.mean_s
-    return first_that_holds(
-        (("transport", ""), sent),
-        (("collate_fn", anatomy.collate_line or ""), collates),
-        ((_getitem(anatomy), anatomy.getitem_line or ""), True),
+        whose,
+        unseen
+        and facts.settings.get("worker_start") in SPAWNED
+        and "workers are spawned: what they do is seen under `trainperf run` only",
     )
 
 
 def _loader_changes(
-    account: StepAccount, facts: Facts, part: str, function: str
+    account: StepAccount, facts: Facts, function: str, *, hands_over: bool
 ) -> tuple[Use, ...]:
     """All that would help by the law, each with its own step.
 
     Args:
         account: Of the step.
         facts: Of the run.
-        part: What of a batch takes most, where that was looked into; else empty.
         function: In which most of the making was seen; empty where it was not.
+        hands_over: Whether workers hand their batches over for longer than they make them.
     """
     loader, rest_s = account.loader, account.step_s - lost_to_loader_s(account)
     if len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
@@ -326,9 +286,9 @@ def _loader_changes(
         values = {"library": library, "how": OWN_WAYS.get(library)}
         return (Use(change="its_own_workers" if library else "some_workers", values=values),)
     alone_s = account.step_s - account.spent("data_wait") + loader.making_s
-    returns = loader.workers and alone_s < account.step_s and part in ("", "transport")
-    makes = part != "transport" and not (loader.workers and _is_short(loader))
-    name = part or function or "__getitem__ and collate_fn"
+    returns = loader.workers and alone_s < account.step_s
+    makes = not hands_over and not (loader.workers and _is_short(loader))
+    name = function or "__getitem__ and collate_fn"
     sample, asleep = _cheaper_sample(account, name, rest_s), loader.asleep
     if asleep >= LIMITS.mostly:
         sample = Use(change="nearer_data", values={"part": name}, realises=0.9 * asleep)
@@ -336,7 +296,7 @@ def _loader_changes(
         *_as_planned(worker_plan(account), loader, rest_s),
         *all_that_hold(
             (Use(change="no_workers", step_s=alone_s, least_s=rest_s), returns),
-            (Use(change="send_less"), part == "transport"),
+            (Use(change="send_less"), hands_over),
             (sample, makes),
         ),
     )
@@ -418,11 +378,9 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     slow, epochs = facts.summary.slow_steps, facts.summary.gaps.get("epoch_boundary", 0)
     if epochs >= 2:
-        loader, first_s = facts.documents.loader, first_batches_s(account, facts)
-        between_s = account.pauses_s.get("epoch_boundary", 0.0)
+        first_s = first_batches_s(account, facts)
         # Code of the user's own passes between the epochs of a plain loop.
-        if facts.loop.own and (loader is None or 2 * loader.start_s * epochs < between_s):
-            between_s = 0.0
+        between_s = 0.0 if facts.loop.own else account.pauses_s.get("epoch_boundary", 0.0)
         spent_s = between_s + first_s
         much = (
             f"{duration(spent_s / epochs)} in each of {plural(epochs, 'epoch')}: "

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_slots
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
-from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s, of_loader, parts
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.readings import (
@@ -23,21 +21,14 @@ MANY_TENSORS = 16
 """In a batch: from here on handling them stands out against what is in them."""
 
 
+@worth(LIMITS.notable)
 def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
-    """The batch is many small tensors, and the step pays for the handling of each.
-
-    On a device for a copy of each, which every run shows; in the loader for making, stacking and
-    sending each, which an anatomy of the loader shows.
+    """The batch is many small tensors, and the step pays for the copy of each to the device.
 
     Wrong where: the model needs them one by one, so that joining them moves the work and saves
     none.
-    To confirm: `trainperf run --loader-anatomy`: times of making, stacking and sending a batch.
+    To confirm: the readings `h2d_tensors`, `h2d_bytes` and `h2d_fraction`.
     """
-    return _small_copies(account, facts) or _small_fields(account, facts)
-
-
-@worth(LIMITS.notable)
-def _small_copies(account: StepAccount, facts: Facts) -> Cause | None:
     tensors, copied = facts.value(H2D_TENSORS) or 0.0, facts.value(H2D_BYTES)
     many = tensors >= MANY_TENSORS * facts.micro_batches
     claim = _copies(account)
@@ -55,32 +46,6 @@ def _small_copies(account: StepAccount, facts: Facts) -> Cause | None:
         claim=claim,
         confidence="medium",
     )
-
-
-def _small_fields(account: StepAccount, facts: Facts) -> Cause | None:
-    lost_s, anatomy = lost_to_loader_s(account), facts.documents.loader
-    if anatomy is None or account.share(lost_s) < LIMITS.notable or not _only_handling(anatomy):
-        return None
-    return Cause(
-        id="many_small_tensors",
-        title=f"{share(account.share(lost_s))} of the step waits for batches of "
-        f"{count(round(anatomy.tensors))} small tensors",
-        evidence=(*parts(anatomy), f"{size(anatomy.batch_bytes / anatomy.tensors)} per tensor"),
-        changes=(Use(change="join_fields"),),
-        claim=of_loader(account, lost_s),
-        where=anatomy.getitem_line or "",
-        confidence="medium",
-    )
-
-
-def _only_handling(anatomy: LoaderAnatomy) -> bool:
-    """Whether a batch is many small tensors, and the dataset does little more than handle them."""
-    if anatomy.tensors < MANY_TENSORS or anatomy.tensor_s is None:
-        return False
-    small = anatomy.batch_bytes < anatomy.tensors * SMALL_TENSOR_BYTES
-    # Twelve times the least that a small tensor costs: beyond that the dataset does real work.
-    handling_s = 12 * anatomy.tensor_s * anatomy.tensors * max(1.0, anatomy.samples)
-    return small and anatomy.making_s <= handling_s
 
 
 def _copies(account: StepAccount) -> Claim:
