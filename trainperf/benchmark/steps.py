@@ -27,6 +27,7 @@ from trainperf.benchmark.calls import (
     seeded,
 )
 from trainperf.benchmark.shown import Shown
+from trainperf.core.choice import first_that_holds
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.table import Table, or_unknown
 from trainperf.core.formatting.units import Scale, duration, size, times
@@ -164,14 +165,13 @@ def _sentence(versus: Versus, tolerance: float) -> str:
     if versus.verdict == "not comparable":
         return f"{names} (results of different kinds or shapes)"
     interval = "" if versus.low is None else f" [{versus.low:.2f}–{versus.high:.2f}]"
-    if versus.verdict == "loss differs" and versus.difference is None:
-        results = "a result is not finite"
-    elif versus.difference is None:
-        results = "results not compared: no loss or output was returned"
-    elif versus.difference == 0:
-        results = "equal results"
-    else:
-        results = f"results differ by {versus.difference:.2g} (tolerance {tolerance:g})"
+    is_unknown, apart = versus.difference is None, versus.difference or 0.0
+    results = first_that_holds(
+        ("a result is not finite", versus.verdict == "loss differs" and is_unknown),
+        ("results not compared: no loss or output was returned", is_unknown),
+        ("equal results", apart == 0),
+        (f"results differ by {apart:.2g} (tolerance {tolerance:g})", True),
+    )
     return f"{names}, {times(versus.speedup)} the speed{interval}; {results}"
 
 

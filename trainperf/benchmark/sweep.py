@@ -17,6 +17,7 @@ from trainperf.accelerators import default_accelerator
 from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.benchmark.shown import Shown
 from trainperf.benchmark.steps import Batch, StepBenchmark, benchmark_step
+from trainperf.core.choice import first_that_holds
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, size
@@ -86,9 +87,10 @@ class Sweep(Shown, msgspec.Struct, frozen=True, kw_only=True):
         where = f"Length {length:,}: batch" if length > 1 else "Batch"
         if knee is None:
             return f"{where} sizes that were tried do not fit."
-        why = "the smallest within 5 % of the best throughput"
-        if knee is fitting[-1]:
-            why = "throughput still rising: try larger batches"
+        why = first_that_holds(
+            ("throughput still rising: try larger batches", knee is fitting[-1]),
+            ("the smallest within 5 % of the best throughput", True),
+        )
         refused = [p.batch_size for p in self.points if p.refused and p.length == length]
         fits = f"; {fitting[-1].batch_size:,} fits, {min(refused):,} does not" if refused else ""
         doubt = " (noisy: measure again)" if knee.step is not None and knee.step.noisy else ""

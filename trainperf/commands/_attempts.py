@@ -101,12 +101,9 @@ def _until_it_ends(options: AttemptOptions) -> TriedRun:
     """Attempts until one ends by itself, or by a trial that has ended one before."""
     ended_by: dict[str, str] = {}
     attempt = latest = _attempt(options, options.trials)
-    while culprit := attempt.culprit:
-        again = culprit in ended_by
-        ended_by.setdefault(culprit, attempt.why())
+    while (culprit := attempt.culprit) and culprit not in ended_by:
+        ended_by[culprit] = attempt.why()
         latest = attempt
-        if again:
-            break
         say(f"{culprit} ended the script ({ended_by[culprit]}): it is started again")
         attempt = _attempt(options, _remaining(options.trials, latest, ended_by))
     if attempt.trials is not None:

@@ -18,6 +18,7 @@ from trainperf.comparison.results import (
     GateOutcome,
     ProofFacts,
 )
+from trainperf.core.choice import first_that_holds
 from trainperf.core.engines import engine_of
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.escape import markdown as safe
@@ -164,8 +165,9 @@ def _line(comparison: Comparison, *, decide: bool) -> str:
     if outcome is None or outcome.verdict == "pass":
         return ""
     limit = share(outcome.limit)
-    if outcome.verdict == "undecided":
-        return f"undecided: {text} A slowdown of more than {limit} is neither shown nor excluded."
-    if comparison.verdict == "loss differs":
-        return f"regression: {text}"
-    return f"regression: {text} The limit is {limit}."
+    open_ = f"undecided: {text} A slowdown of more than {limit} is neither shown nor excluded."
+    return first_that_holds(
+        (open_, outcome.verdict == "undecided"),
+        (f"regression: {text}", comparison.verdict == "loss differs"),
+        (f"regression: {text} The limit is {limit}.", True),
+    )

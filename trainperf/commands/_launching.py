@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainperf.commands.cli import SIGNALLED
+from trainperf.core.choice import first_that_holds
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchSignal
 
@@ -53,20 +54,19 @@ CHOSEN = (LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT)
 
 def why_unrecorded(signals: Container[LaunchSignal]) -> str:
     """Why nothing was recorded, by what the processes have told; empty where something was."""
-    if LaunchSignal.RECORDED in signals or (
-        LaunchSignal.TRAINER in signals and LaunchSignal.STEPPED in signals
-    ):
-        return ""
-    if LaunchSignal.STEPPED in signals:
-        return f"an optimizer was stepped, but no loop was made out around it; {_REMEDY}"
-    if LaunchSignal.TRAINER in signals or LaunchSignal.LOADED in signals:
-        return (
-            "no optimizer was stepped on this machine; to measure inference, put "
-            'trainperf.loop.LoopMonitor(kind="inference") around its loop'
-        )
-    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
-        return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps trainperf from being loaded; unset it"
-    return "no process of the script loaded PyTorch on this machine"
+    trainer, stepped = LaunchSignal.TRAINER in signals, LaunchSignal.STEPPED in signals
+    unstepped = (
+        "no optimizer was stepped on this machine; to measure inference, put "
+        'trainperf.loop.LoopMonitor(kind="inference") around its loop'
+    )
+    kept = "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps trainperf from being loaded; unset it"
+    return first_that_holds(
+        ("", LaunchSignal.RECORDED in signals or (trainer and stepped)),
+        (f"an optimizer was stepped, but no loop was made out around it; {_REMEDY}", stepped),
+        (unstepped, trainer or LaunchSignal.LOADED in signals),
+        (kept, os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"),
+        ("no process of the script loaded PyTorch on this machine", True),
+    )
 
 
 def exit_code(command: Sequence[str], environment: dict[str, str]) -> int:

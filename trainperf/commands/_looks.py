@@ -15,6 +15,7 @@ from trainperf.comparison.clocks import gate
 from trainperf.comparison.compare import TOO_FEW
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
+from trainperf.core.choice import first_that_holds
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.interleaving import TurnsSoFar
 from trainperf.core.machine.clocks import monotonic_ns
@@ -164,13 +165,14 @@ class Proof:
             method = replace(method, first_steps=first.least(method.first_steps))
             self.shown = replace(self.shown, method=method)
         self.comparison = comparison = compared(*self.runs, self.shown)
-        if pair.interrupted:
-            self.ended_by = "interrupted"
-        elif comparison.headline is None:
-            self.ended_by = "not comparable"
-        elif self.decides(comparison):
-            self.ended_by = "decided"
-        elif left := self.looks.most - self.pairs:
+        self.ended_by = first_that_holds(
+            ("interrupted", pair.interrupted),
+            ("not comparable", comparison.headline is None),
+            ("decided", self.decides(comparison)),
+            ("pairs used up", True),
+        )
+        left = self.looks.most - self.pairs
+        if left and self.ended_by == "pairs used up":
             most = duration(left * self._spent_s() / self.pairs)
             say(f"{answer(comparison)} At most {plural(left, 'more pair')}, {most}.")
         self.pair_begun_ns = monotonic_ns()

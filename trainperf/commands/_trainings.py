@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.commands._launching import command_of
+from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 
@@ -109,13 +110,8 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def tail(path: Path) -> str:
-    """The end of a file; empty where there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - EDGE_BYTES))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
+    """The end of what a training wrote; empty where there is none."""
+    return run_directory.tail(path, EDGE_BYTES).decode(errors="replace")
 
 
 def unused_folder(base: Path) -> Path:

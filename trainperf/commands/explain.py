@@ -13,8 +13,9 @@ def _run(given: argparse.Namespace) -> str:
     if given.schema is not None:
         shipped = schemas()
         if given.schema not in shipped:
-            names = ", ".join(shipped)
-            raise ConfigError(f"--schema {given.schema}: no such document; there are {names}")
+            raise ConfigError(
+                f"--schema {given.schema}: no such document; there are {', '.join(shipped)}"
+            )
         return shipped[given.schema]
     from trainperf.reports.explanations import (
         explained,

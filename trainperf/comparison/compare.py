@@ -116,13 +116,13 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
     interval = None if decides is None else intervals[decides.clock][1]
     # A clock that is undecided is so in the table too, whatever its interval alone would say.
     doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
+    # Of runs that are not comparable no reading is faster: only the values are shown.
     readings = tuple(
-        replace(reading, verdict="undecided") if reading.name in doubted else reading
+        replace(reading, verdict=None if problem else "undecided")
+        if problem or reading.name in doubted
+        else reading
         for reading in _changes(runs)
     )
-    if problem:
-        # Of runs that are not comparable no reading is faster: only the values are shown.
-        readings = tuple(replace(reading, verdict=None) for reading in readings)
     return Comparison(
         before=_side(before),
         after=_side(after),

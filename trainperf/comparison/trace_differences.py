@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.roofline.speed_of_light import operators_s
 from trainperf.comparison.results import TraceDifference, Where
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.traces.results import RankTrace, TraceReport
 from trainperf.traces.thresholds import THRESHOLDS
@@ -91,11 +92,12 @@ def _listed(
     for name in dict.fromkeys([*before, *after]) if before and after else ():
         before_s = before.get(name, before_last_s)
         after_s = after.get(name, after_last_s)
-        below: Where | None = None
-        if name not in before and before_last_s:
-            below = "before"
-        elif name not in after and after_last_s:
-            below = "after"
+        cases: tuple[tuple[Where | None, bool], ...] = (
+            ("before", name not in before and before_last_s > 0),
+            ("after", name not in after and after_last_s > 0),
+            (None, True),
+        )
+        below = first_that_holds(*cases)
         if below is not None and (below == "before") != (before_s < after_s):
             continue
         differences.append(
@@ -116,9 +118,5 @@ def _kernels_s(rank: RankTrace) -> dict[str, float]:
 
 def _times(rank: RankTrace) -> dict[str, float]:
     """Means over its steps, of what was measured in every one of them."""
-    means: dict[str, float] = {}
-    for name, field in _TIMES.items():
-        values = [getattr(step, field) for step in rank.steps]
-        if None not in values:
-            means[name] = sum(values) / len(values)
-    return means
+    columns = {name: [getattr(step, of) for step in rank.steps] for name, of in _TIMES.items()}
+    return {name: sum(times) / len(times) for name, times in columns.items() if None not in times}

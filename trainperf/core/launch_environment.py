@@ -52,9 +52,6 @@ class TrialLaunch:
 class TrialsOver(SystemExit):
     """The run was started for its trials, and they are over."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan:
@@ -93,8 +90,11 @@ class LaunchOptions:
             paths.append(str(ENTRY_POINTS))
         from msgspec.json import encode  # noqa: PLC0415 a command's help needs none of it
 
-        own = {"PYTHONPATH": os.pathsep.join(paths), VARIABLE: encode(self).decode()}
-        return {**given, **own}
+        return {
+            **given,
+            "PYTHONPATH": os.pathsep.join(paths),
+            VARIABLE: encode(self).decode(),
+        }
 
     @property
     def audit_plan(self) -> AuditPlan | None:

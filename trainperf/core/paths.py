@@ -127,13 +127,14 @@ def listed(directory: AnyPath) -> list[ListedFile]:
     for path in sorted(directory.iterdir()):
         with suppress(FileNotFoundError):  # a draft, or a link to nothing
             stat = path.stat()
-            file = ListedFile(
-                path=path,
-                is_dir=S_ISDIR(stat.st_mode),
-                size_bytes=stat.st_size,
-                modified_s=stat.st_mtime,
+            files.append(
+                ListedFile(
+                    path=path,
+                    is_dir=S_ISDIR(stat.st_mode),
+                    size_bytes=stat.st_size,
+                    modified_s=stat.st_mtime,
+                )
             )
-            files.append(file)
     return files
 
 

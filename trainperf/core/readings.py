@@ -51,11 +51,11 @@ FLOPS_PER_S = "flops_per_s"
 MFU = "mfu"
 HFU = "hfu"
 
-_PHASES = tuple(phase.label for phase in PHASES)
+_OF_PHASES = {phase.label: f"phase_{phase.label}_s" for phase in PHASES}
 
 NAMES = frozenset(
     value for name, value in globals().items() if name.isupper() and isinstance(value, str)
-) | {f"phase_{label}_s" for label in _PHASES}
+) | frozenset(_OF_PHASES.values())
 """All of the above, and those of the other phases."""
 
 R = TypeVar("R")
@@ -67,9 +67,7 @@ def phase_reading(label: str) -> str:
     Raises:
         KeyError: There is no such phase.
     """
-    if label not in _PHASES:
-        raise KeyError(f"{label!r}: no phase; there are {', '.join(_PHASES)}")
-    return f"phase_{label}_s"
+    return _OF_PHASES[label]
 
 
 def find(readings: Mapping[str, R], name: str) -> R | None:

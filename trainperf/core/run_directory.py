@@ -9,11 +9,11 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainperf.core.paths import AnyPath, ListedFile, is_remote, listed, storage_errors
 
@@ -129,11 +129,6 @@ def machine_file(run: Path, rank: int, attempt: int = 0) -> Path:
     return run / record_file(run, rank, attempt).name.replace("steps", "machine", 1)
 
 
-def machine_of(file_name: str) -> tuple[int, int] | None:
-    """First rank of a host and attempt, of such a file or a part of one; `None` for any other."""
-    return _writer("machine", file_name)
-
-
 def record_part(file_name: str, part: int) -> str:
     """Name of a part of a record file, or of a machine's.
 
@@ -164,19 +159,15 @@ def last_part(first: Path) -> Path:
     return max(later, key=lambda part: part_number(part.name), default=first)
 
 
-def rank_and_attempt(file_name: str) -> tuple[int, int] | None:
-    """Whose record file, or part of one, has that name; `None` for any other file."""
-    return _writer("steps", file_name)
+def rank_and_attempt(
+    file_name: str, kind: Literal["steps", "machine"] = "steps"
+) -> tuple[int, int] | None:
+    """Whose record file, or part of one, has that name; `None` for any other file.
 
-
-def _writer(kind: str, file_name: str) -> tuple[int, int] | None:
+    Of the *kind* `machine`: the first rank of the host whose machine it is of.
+    """
     match = _PART.fullmatch(file_name)
     return (int(match[2]), int(match[3] or 0)) if match and match[1] == kind else None
-
-
-def is_standstill(file_name: str) -> bool:
-    """Whether a file of that name tells what a rank stands at."""
-    return file_name.startswith(STANDSTILL.partition("{")[0])
 
 
 def part_number(file_name: str) -> int:
@@ -187,13 +178,17 @@ def part_number(file_name: str) -> int:
 
 def has_ended(first: Path) -> bool:
     """Whether the last line of a record file with this first part is its end mark."""
-    path = last_part(first)
+    return b'"kind":"end"' in tail(last_part(first), 200)
+
+
+def tail(path: Path, most_bytes: int) -> bytes:
+    """The end of a file; empty where there is none, or it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 200))
-            return b'"kind":"end"' in file.read()
+            file.seek(max(0, path.stat().st_size - most_bytes))
+            return file.read()
     except OSError:
-        return False
+        return b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,14 +231,18 @@ def trace_stem(rank: int, first_step: int, steps: int) -> str:
 
 
 @contextmanager
-def drafted(target: Path) -> Iterator[Path]:
+def drafted(target: AnyPath) -> Iterator[AnyPath]:
     """A file to write in place of *target*, which it replaces if the block does not raise.
 
-    Readers never see half a file, and a block that raises leaves neither.
+    Readers never see half a file, and a block that raises leaves neither.  Behind a URL it is the
+    target itself: an object appears whole.
 
     Raises:
         OSError: The file cannot be written.
     """
+    if is_remote(target):
+        yield target
+        return
     draft = target.with_name(f".{target.name}-{os.getpid()}.tmp")
     try:
         yield draft
@@ -258,9 +257,6 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    if is_remote(target):
-        target.write_bytes(content)  # an object appears whole
-        return
     with drafted(target) as draft:
         draft.write_bytes(content)
 
@@ -271,12 +267,8 @@ def copy_file(source: AnyPath, target: AnyPath) -> None:
     Raises:
         OSError: A file cannot be read or written.
     """
-    options: dict[str, Any] = {}
-    with ExitStack() as copying:
-        file = copying.enter_context(source.open("rb"))
-        if is_remote(target):  # an object appears whole
-            options["block_size"] = _BLOCK_BYTES
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target = copying.enter_context(drafted(target))
-        shutil.copyfileobj(file, copying.enter_context(target.open("wb", **options)), 1 << 20)
+    options: dict[str, Any] = {"block_size": _BLOCK_BYTES} if is_remote(target) else {}
+    if not options:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as file, drafted(target) as draft, draft.open("wb", **options) as copy:
+        shutil.copyfileobj(file, copy, 1 << 20)

@@ -183,8 +183,8 @@ def _steps(line: _Line, alone: _Line, number: int, every: int) -> LoggedSteps:
     if scale != 1.0:
         overflows = max(0, int(skipped - alone.named.get(_SKIPPED, 0.0)))
         last |= {"loss_scale": scale, "attempts": number, "overflows": overflows}
-    for name in _MEMORY.keys() & line.named:
-        last[_MEMORY[name]] = round(line.named[name] * (1 << 20))
+    held = _MEMORY.keys() & line.named
+    last |= {_MEMORY[name]: round(line.named[name] * (1 << 20)) for name in held}
     return LoggedSteps(
         wall_ns=round(max(0.0, total_ms) * MS / number),
         phases_ns=phases_ns,

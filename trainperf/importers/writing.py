@@ -196,10 +196,8 @@ class _Attempt:
             self._own["steps"] += number
         of_last = self._of_last(logged)
         self._present.update(of_last, logged.phases_ns)
-        start_ns = self._ends_ns
-        if logged.end_ns is not None:
-            # A stamp is rounded, so steps may seem to begin before the ones before end.
-            start_ns = max(start_ns, logged.end_ns - number * wall_ns)
+        # A stamp is rounded, so steps may seem to begin before the ones before end.
+        start_ns = max(self._ends_ns, (logged.end_ns or 0) - number * wall_ns)
         self._ends_ns = start_ns + number * wall_ns
         core, names = (tags, logged.micro_batches, *host_ns), self._facts
         rows = [

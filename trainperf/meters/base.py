@@ -135,9 +135,11 @@ def largest(block: StepBlock, fact: str) -> Maximum | None:
 def latest(block: StepBlock, fact: str) -> Last | None:
     """The last known value of a fact."""
     rows = block.having(fact)
-    if rows is None:
-        return None
-    return Last(float(rows.index[-1]), float(rows.values(fact)[-1]), len(rows))
+    return (
+        None
+        if rows is None
+        else Last(float(rows.index[-1]), float(rows.values(fact)[-1]), len(rows))
+    )
 
 
 def _sum(rows: StepBlock, fact: str) -> float:

@@ -53,20 +53,18 @@ class Fold:
         self.steady_steps += len(steady)
         for meter in self.meters:
             chosen = block if meter.scope is Scope.ALL else steady
-            if len(chosen):
-                self._merge(meter.name, meter.observe(chosen))
+            reduction = meter.observe(chosen) if len(chosen) else None
+            if reduction is not None:
+                before = self.reductions.get(meter.name)
+                self.reductions[meter.name] = (
+                    reduction if before is None else before.merge(reduction)
+                )
 
     def reset(self) -> None:
         """The next window starts; only meters of the whole fit (`Scope.ALL`) go on."""
         whole = {meter.name for meter in self.meters if meter.scope is Scope.ALL}
         self.reductions = {name: state for name, state in self.reductions.items() if name in whole}
         self.steps = self.steady_steps = 0
-
-    def _merge(self, name: str, reduction: Reduction | None) -> None:
-        if reduction is None:
-            return
-        before = self.reductions.get(name)
-        self.reductions[name] = reduction if before is None else before.merge(reduction)
 
 
 def readings(folds: Sequence[Fold], info: RunInfo) -> dict[str, Reading]:

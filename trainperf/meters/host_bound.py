@@ -8,9 +8,11 @@ from trainperf.meters.base import Measure, MeterEntry
 def _caught_up(block: StepBlock, fact: str) -> Ratio | None:
     """Steps without an earlier mark ahead over steps."""
     rows = block.having(fact)
-    if rows is None:
-        return None
-    return Ratio(float((rows.values(fact) == 0).sum()), float(len(rows)), len(rows))
+    return (
+        None
+        if rows is None
+        else Ratio(float((rows.values(fact) == 0).sum()), float(len(rows)), len(rows))
+    )
 
 
 METERS = (

@@ -21,9 +21,9 @@ def _growth(block: StepBlock) -> Trend | None:
     # By what the run records, not by what these steps have: else two quantities were mixed.
     fact = "allocated_bytes" if "allocated_bytes" in columns else "owned_bytes"
     rows = block.having(fact, *{"cache_keys"}.intersection(columns))
-    if rows is None:
-        return None
-    return Trend.of(rows.index, rows.values(fact), rows.fact("cache_keys"))
+    return (
+        None if rows is None else Trend.of(rows.index, rows.values(fact), rows.fact("cache_keys"))
+    )
 
 
 METERS = (

@@ -103,18 +103,16 @@ def across(ranks: Sequence[OwnReading | None]) -> Reading:
     present = [own for own in ranks if own is not None]
     measured = [own for own in present if own.value is not None]
     first = measured[0] if measured else present[0]
-    if len(measured) < 2:
-        value, interval = first.value, (first.low, first.high)
-    else:
-        value, interval = _combined(measured), (None, None)
+    several = len(measured) > 1
+    value = _combined(measured) if several else first.value
     return Reading(
         value=value,
         unit=first.unit,
         title=first.title,
         better=first.better,
         n=max(own.n for own in present),
-        low=interval[0],
-        high=interval[1],
+        low=None if several else first.low,
+        high=None if several else first.high,
         per_rank=tuple(own.value if own else None for own in ranks) if len(ranks) > 1 else (),
         reason=first.reason if value is None else None,
     )

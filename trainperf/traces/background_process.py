@@ -47,8 +47,7 @@ def read(traces: Sequence[Path]) -> None:
     facts = facts_of(traces[0])
     job = report(list(traces), engine=ENGINE)
     fields = {name: getattr(job, name) for name in job.__struct_fields__}
-    target = analysis_file(traces)
-    write(CaptureReport(**fields, capture=facts), target)
+    write(CaptureReport(**fields, capture=facts), analysis_file(traces))
     if len(traces) > 1:  # one file per capture: what it replaces says less
         for trace in traces:
             analysis_file([trace]).unlink(missing_ok=True)

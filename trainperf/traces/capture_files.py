@@ -75,9 +75,8 @@ def rank_of(trace: Path | str) -> int | None:
 def analysis_file(traces: Sequence[Path]) -> Path:
     """Where the analysis of these traces of one capture goes: next to the first of them."""
     first = traces[0]
-    stem = first.name.split(".", maxsplit=1)[0]
-    if len(traces) > 1:
-        stem = capture_of(first.name) or stem
+    of_all = capture_of(first.name) if len(traces) > 1 else None
+    stem = of_all or first.name.split(".", maxsplit=1)[0]
     return first.with_name(f"{stem}{ANALYSIS_SUFFIX}")
 
 

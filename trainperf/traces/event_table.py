@@ -79,9 +79,6 @@ class Losses:
     trailing: bool = False
     """Whether something stands behind the end of the trace, e.g. another trace: not read."""
 
-    def __bool__(self) -> bool:
-        return self != Losses()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTable:

@@ -37,19 +37,18 @@ def _go_together(first: RankAnalysis, second: RankAnalysis) -> bool:
     sizes = (old.world_size, new.world_size)
     # A clock that counts from another zero tells nothing.
     began_ns = [each.began_ns for each in (first, second) if each.began_ns >= _EPOCH_NS]
-    if None in (old.rank, new.rank) or old.rank == new.rank:
-        return False
-    if 1 in sizes or not _agree(*sizes):
-        return False
-    is_sure = None not in sizes and len(began_ns) == 2
-    if not is_sure and not _agree(old.device, new.device):
-        return False
-    if len(began_ns) == 2 and abs(began_ns[0] - began_ns[1]) > APART_NS:
-        return False
     # Numbers that the profiler has not marked mean nothing elsewhere.
     marked = [trace for trace in (old, new) if trace.step_source == PROFILER_STEP]
     steps = [{step.step for step in trace.steps} for trace in marked]
-    return len(steps) < 2 or not steps[0].isdisjoint(steps[1])
+    is_sure = None not in sizes and len(began_ns) == 2
+    obstacles = (
+        None in (old.rank, new.rank) or old.rank == new.rank,
+        1 in sizes or not _agree(*sizes),
+        not is_sure and not _agree(old.device, new.device),
+        len(began_ns) == 2 and abs(began_ns[0] - began_ns[-1]) > APART_NS,
+        len(steps) == 2 and steps[0].isdisjoint(steps[-1]),
+    )
+    return not any(obstacles)
 
 
 def _agree(value: object, other: object) -> bool:

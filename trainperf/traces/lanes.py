@@ -62,24 +62,33 @@ def lanes_of(
 ) -> tuple[TraceLane, ...]:
     """The lanes from top to bottom; times are from the start of the first step."""
     marks = [f"step {number}" for number in steps.number.tolist()]
-    rows = [("steps", _plain(steps, "step", marks, np.arange(len(steps), dtype=np.int32)))]
-    if len(host.loader):
-        rows.append(("loader", _plain(host.loader, "loader", ["loader"])))
-    rows += _threads(table, steps, host)
-    if len(host.syncing):
-        rows.append(("synchronising", _plain(host.syncing, "sync", ["synchronising"])))
-    rows += _streams(table, device)
-    if len(idle.pauses):
-        rows.append(("device idle", _plain(idle.pauses, "idle", ["idle"])))
+    rows = (
+        ("steps", _plain(steps, "step", marks, np.arange(len(steps), dtype=np.int32))),
+        ("loader", _plain(host.loader, "loader", ["loader"])),
+        *_threads(table, steps, host),
+        ("synchronising", _plain(host.syncing, "sync", ["synchronising"])),
+        *_streams(table, device),
+        ("device idle", _plain(idle.pauses, "idle", ["idle"])),
+    )
     origin = int(steps.start[0]) if len(steps) else 0
-    return tuple(TraceLane(name=name, slices=_slices(row, origin)) for name, row in rows)
+    return tuple(
+        TraceLane(name=name, slices=_slices(row, origin))
+        for name, row in rows
+        if len(row.start) or name == "steps"
+    )
 
 
 def _plain(spans: Spans, kind: str, names: list[str], name: Codes | Integers | None = None) -> _Row:
     """All of one kind; without a *name* of each, all have the first."""
     kinds = np.zeros(len(spans), np.int64)
-    name = kinds if name is None else name
-    return _Row(start=spans.start, end=spans.end, kind=kinds, kinds=(kind,), names=names, name=name)
+    return _Row(
+        start=spans.start,
+        end=spans.end,
+        kind=kinds,
+        kinds=(kind,),
+        names=names,
+        name=kinds if name is None else name,
+    )
 
 
 def _threads(table: EventTable, steps: StepSpans, host: HostWork) -> list[tuple[str, _Row]]:
@@ -90,9 +99,7 @@ def _threads(table: EventTable, steps: StepSpans, host: HostWork) -> list[tuple[
     for code in sorted(busiest, key=lambda code: code != steps.thread):
         rows = host.operators[thread == code]
         reach = np.maximum.accumulate(table.end_ns[rows])
-        outer = np.ones(len(rows), bool)
-        outer[1:] = table.start_ns[rows[1:]] >= reach[:-1]
-        rows = rows[outer]
+        rows = rows[np.append(True, table.start_ns[rows[1:]] >= reach[:-1])]
         spans = Spans(start=table.start_ns[rows], end=table.end_ns[rows])
         row = _plain(spans, "operator", table.names, table.name[rows])
         lanes.append((f"host thread {table.threads[code][1]}", row))
@@ -114,8 +121,7 @@ def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
             names=table.names,
             name=table.name[device.row[mine]].astype(np.int64),
         )
-        label = "stream" if number == NONE else f"stream {number}"
-        lanes.append((label, row))
+        lanes.append(("stream" if number == NONE else f"stream {number}", row))
     return lanes
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -22,7 +23,6 @@ from trainperf.traces.metrics.device import (
     StepColumns,
     Value,
     device_work,
-    median,
     seconds,
 )
 from trainperf.traces.metrics.device_columns import (
@@ -101,14 +101,10 @@ def reasons_of(
 ) -> dict[str, str]:
     """For each field that is `None` in every step: why."""
     missing = [name for name, values in columns.items() if all(value is None for value in values)]
-    out = {}
-    for name in missing:
-        if not len(device) and name not in _OF_HOST:
-            out[name] = _NO_DEVICE
-        elif not len(steps):
-            out[name] = "no step in this trace"
-        else:
-            out[name] = _WHY.get(name, "not in this trace")
+    why, otherwise = (_WHY, "not in this trace") if len(steps) else ({}, "no step in this trace")
+    out = {name: why.get(name, otherwise) for name in missing}
+    if not len(device):
+        out |= {name: _NO_DEVICE for name in missing if name not in _OF_HOST}
     if "gpu_busy_s" in out:
         out |= dict.fromkeys(_SHARES, out["gpu_busy_s"])
     elif not device.in_steps.any():

@@ -153,10 +153,11 @@ def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
     sorted_columns: dict[str, Any] = {"start_ns": start_ns[order]}
     del start_ns
     for name, dtype in _DTYPES.items():
-        if name in columns:
-            sorted_columns[name] = columns.pop(name)[order]
-        else:  # one value seen many times
-            sorted_columns[name] = np.broadcast_to(dtype(NONE), columns.rows)
+        sorted_columns[name] = (
+            columns.pop(name)[order]
+            if name in columns
+            else np.broadcast_to(dtype(NONE), columns.rows)  # one value seen many times
+        )
     return EventTable(
         **sorted_columns,
         stack=columns.pop("stack")[order] if "stack" in columns else None,

@@ -65,9 +65,8 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
 
 def _alike(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKind], list[str]]:
     """Kinds of which every rank has as many in that step: they are paired by their order."""
-    counts: Counter[tuple[CollectiveKind, int]] = Counter()
-    for rank in ranks.values():
-        counts.update((kind, len(spent)) for kind, spent in rank.spent_ns.items())
+    each = (rank.spent_ns.items() for rank in ranks.values())
+    counts = Counter((kind, len(spent)) for kind, spent in chain.from_iterable(each))
     alike = {kind for (kind, _), having in counts.items() if having == len(ranks)}
     unlike = {kind for kind, _ in counts} - alike
     steps = plural(len({kind[0] for kind in unlike}), "step")

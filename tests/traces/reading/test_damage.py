@@ -141,7 +141,7 @@ def test_an_event_with_odd_fields_keeps_its_time(tmp_path: Path, odd: str) -> No
     assert table.start_ns.tolist() == [0, 49_500, 100_000, 200_000]
     assert table.duration_ns.tolist() == [5_000, 1_000, 5_000, 5_000]
     assert table.correlation[1] == NONE
-    assert not table.losses
+    assert table.losses == Losses()
 
 
 CUTS = {
@@ -191,4 +191,4 @@ def test_a_name_of_the_trace_that_is_no_json_loses_nothing(tmp_path: Path) -> No
     table = read_text(tmp_path, body)
 
     assert labels(table) == SOUND
-    assert not table.losses
+    assert table.losses == Losses()

@@ -17,7 +17,7 @@ from support.trace_files import (
     text,
 )
 
-from trainperf.traces.event_table import EventTable
+from trainperf.traces.event_table import EventTable, Losses
 
 
 EVENTS = [operator("aten::mm", 10.125, 7.5), flow(11), kernel("gemm", 12.001, 3.25)]
@@ -61,7 +61,7 @@ def test_layout_does_not_matter(tmp_path: Path, layout: str) -> None:
     table = read_text(tmp_path, layout)
 
     assert everything(table) == everything(read_text(tmp_path, compact(EVENTS)))
-    assert not table.losses
+    assert table.losses == Losses()
 
 
 def test_a_list_of_events_is_a_trace(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_list_of_events_is_a_trace(tmp_path: Path) -> None:
 
     assert table.names == ["aten::mm", "gemm"]
     assert table.info.rank is None
-    assert not table.losses
+    assert table.losses == Losses()
 
 
 @pytest.mark.parametrize("layout", ["compact", "pretty"])
@@ -84,7 +84,7 @@ def test_a_trace_of_many_chunks_is_one_table(tmp_path: Path, layout: str) -> Non
     assert len(body) > 2**20
     assert [table.label(row) for row in range(len(table))] == [e["name"] for e in events]
     assert table.start_ns.tolist() == [100_000 * number for number in range(10_000)]
-    assert not table.losses
+    assert table.losses == Losses()
 
 
 def test_lists_of_objects_inside_events_are_no_boundaries(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_lists_of_objects_inside_events_are_no_boundaries(tmp_path: Path) -> Non
     table = read_text(tmp_path, compact(events))
 
     assert sorted(table.names) == sorted(event["name"] for event in events)
-    assert not table.losses
+    assert table.losses == Losses()
 
 
 def test_texts_that_look_like_json_are_texts(tmp_path: Path) -> None:
@@ -106,4 +106,4 @@ def test_texts_that_look_like_json_are_texts(tmp_path: Path) -> None:
 
     assert table.label(0) == name
     assert len(table) == 4
-    assert not table.losses
+    assert table.losses == Losses()

@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -21,7 +22,7 @@ from trainperf.core.artifacts.machine import (
     device_column,
 )
 from trainperf.core.paths import AnyPath, listed
-from trainperf.core.run_directory import machine_of, rank_and_attempt
+from trainperf.core.run_directory import rank_and_attempt
 from trainperf.core.steps.codec import matrix_of
 
 
@@ -87,7 +88,7 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
         path = files[0].path
-        there = by_writer(listed(path.parent), machine_of)
+        there = by_writer(listed(path.parent), partial(rank_and_attempt, kind="machine"))
         # Attempts of runs that were joined are numbered anew; the names of their files are not.
         _, written = rank_and_attempt(path.name) or (0, files[0].attempt)
         for rank in sorted(rank for rank, attempt in there if attempt == written):

@@ -6,12 +6,13 @@ training goes on.  The latest one of a rank is kept.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from fnmatch import fnmatch
 
 import msgspec
 
 from trainperf.core.artifacts.lines import Place
 from trainperf.core.paths import AnyPath, listed, reread
-from trainperf.core.run_directory import is_standstill
+from trainperf.core.run_directory import STANDSTILL
 
 
 ENDED = "ended"
@@ -61,6 +62,6 @@ def read_standstills(run: AnyPath) -> Iterator[Standstill]:
         OSError: The directory cannot be listed.
     """
     for file in listed(run):
-        if is_standstill(file.path.name):
+        if fnmatch(file.path.name, STANDSTILL.format("*")):
             with suppress(OSError, msgspec.DecodeError):
                 yield msgspec.json.decode(reread(file.path.read_bytes), type=Standstill)

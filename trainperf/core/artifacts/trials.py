@@ -119,5 +119,13 @@ class Trials(Document, frozen=True, kw_only=True):
 
 def in_order(trials: list[TrialResult]) -> tuple[TrialResult, ...]:
     """Changes before ceilings, each by its speed-up; what has none comes last, as it was tried."""
-    ordered = sorted(trials, key=lambda trial: -(trial.speedup or 0.0))
-    return tuple(sorted(ordered, key=lambda trial: (trial.kind == "ceiling", not trial.counts)))
+    return tuple(
+        sorted(
+            trials,
+            key=lambda trial: (
+                trial.kind == "ceiling",
+                not trial.counts,
+                -(trial.speedup or 0.0),
+            ),
+        )
+    )

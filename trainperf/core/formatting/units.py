@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 
-_TIMES = ((0.9995e-3, 1e6, "µs"), (0.9995, 1e3, "ms"), (599.5, 1.0, "s"), (7197.0, 1 / 60, "min"))
-_HOURS = (1 / 3600, "h")
+_TIMES = (
+    (0.9995e-3, 1e6, "µs"),
+    (0.9995, 1e3, "ms"),
+    (599.5, 1.0, "s"),
+    (7197.0, 1 / 60, "min"),
+    (math.inf, 1 / 3600, "h"),
+)
 _PREFIXES = {
     "B": ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
     "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
@@ -35,7 +40,7 @@ class Scale:
         """The scale in which *seconds* has three digits."""
         size = abs(seconds)
         shorter = ((factor, name) for below, factor, name in _TIMES if size < below)
-        per_second, unit = next(shorter, _HOURS)
+        per_second, unit = next(shorter, _TIMES[-1][1:])
         return cls(per_second=per_second, unit=unit, decimals=_decimals(size * per_second))
 
     @classmethod

@@ -43,8 +43,9 @@ class Baton:
             The first turn; `None` if there is no other side.
         """
         self._connection = self._connected()
-        side = self._participant.side
-        return self._wait(Hello(side=side, ahead=ahead, rank=rank, world_size=world_size))
+        return self._wait(
+            Hello(side=self._participant.side, ahead=ahead, rank=rank, world_size=world_size)
+        )
 
     def refuse(self, why: str) -> None:
         """Tell the referee that this training takes no turns."""

@@ -58,11 +58,6 @@ class _Seat:
     """Turns since the other's fit ended; the first still came next to the other's last."""
 
     @property
-    def side(self) -> int:
-        """Whose it is."""
-        return self.hello.side
-
-    @property
     def complete(self) -> bool:
         """Whether every rank is there."""
         return len(self.ranks) >= self.hello.world_size
@@ -195,24 +190,23 @@ class Referee:
     def _passed(self, connection: Connection, over: TurnOver) -> None:
         """A turn is over for a rank; with the last rank the other side's begins, if that trains."""
         seat = self._seats[connection]
-        if seat is None or self._pair.get(seat.side) is not seat:
+        if seat is None or seat not in self._pair.values():
             return
-        side, other = seat.side, self._pair.get(1 - seat.side)
+        side, other = seat.hello.side, self._pair.get(1 - seat.hello.side)
+        is_shared = other is not None and not other.over
         seat.training.discard(connection)
         seat.over = seat.over or over.last
-        timed = connection is seat.ranks.get(0) and not over.last
-        if timed and other is not None and not other.over:
+        if is_shared and connection is seat.ranks.get(0) and not over.last:
             self._times[side].append(over.times)
         if seat.training:
             return
-        if other is not None and not other.over:
+        if is_shared:
             self.passed[side] += 1
             # A turn and the other side's next one are neighbours in time: they count together.
             pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
             both = [(before, after) for before, after in pairs if before and after]
-            times = ([before for before, _ in both], [after for _, after in both])
-            enough = side == 1 and not seat.over and not self.settled and self._enough(times)
-            self.settled = self.settled or enough
+            if side == 1 and not seat.over and not self.settled:
+                self.settled = self._enough(([old for old, _ in both], [new for _, new in both]))
             if not self.settled:
                 self._give(1 - side)
         elif seat.over:
@@ -223,18 +217,17 @@ class Referee:
     def _left(self, connection: Connection) -> None:
         """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""
         seat = self._seats[connection]
-        if seat is not None and self._pair.get(seat.side) is seat:
+        if seat is not None and seat in self._pair.values():
             self._hang_up(seat)
-        elif seat is not None and seat in self._waiting[seat.side]:
-            self._waiting[seat.side].remove(seat)
-            for rank in seat.ranks.values():
-                self._close(rank)
-        else:
-            self._close(connection)
+            return
+        if seat is not None and seat in self._waiting[seat.hello.side]:
+            self._waiting[seat.hello.side].remove(seat)
+        for rank in [connection] if seat is None else [*seat.ranks.values()]:
+            self._close(rank)
 
     def _hang_up(self, seat: _Seat) -> None:
         """End the fit that this is of a pair."""
-        side = seat.side
+        side = seat.hello.side
         for connection in seat.ranks.values():
             self._close(connection)
         del self._pair[side]

@@ -7,6 +7,7 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import psutil
@@ -134,40 +135,33 @@ def share_of_rank(usable: int | None, every: int | None, ranks: int) -> float | 
 
 
 def _quotas(root: Path) -> Iterator[int]:
-    for line in _each(root, "cpu", "cpu.max", ""):
-        quota, _, period = line.partition(" ")
-        yield from _processors(quota, period)
-    quotas = _each(root, "cpu", "", "cpu.cfs_quota_us")
-    for quota, period in zip(quotas, _each(root, "cpu", "", "cpu.cfs_period_us"), strict=False):
-        yield from _processors(quota, period)
-
-
-def _processors(quota: str, period: str) -> Iterator[int]:
-    """A quota of `max` or -1 is none."""
-    if quota.isdigit() and period.isdigit() and int(quota) and int(period):
-        yield math.ceil(int(quota) / int(period))
+    """Processors by each quota; `max` or -1 is none."""
+    newer = (line.partition(" ")[::2] for line in _each(root, "cpu", "cpu.max", ""))
+    files = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    older = zip(*(_each(root, "cpu", "", name) for name in files), strict=False)
+    for quota, period in chain(newer, older):
+        if quota.isdigit() and period.isdigit() and int(quota) and int(period):
+            yield math.ceil(int(quota) / int(period))
 
 
 def _each(root: Path, controller: str, newer: str, older: str) -> Iterator[str]:
-    """Contents of a file of the process's groups, from its own to the outermost one."""
-    for folder, is_newer in _folders(root, controller):
-        name = newer if is_newer else older
-        content = text_of(folder / name).strip() if name else ""
-        if content:
-            yield content
+    """Contents of a file of the process's groups, from its own to the outermost one.
 
-
-def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
-    """Folders of the groups, and whether they are of version 2."""
+    Args:
+        root: Of the file system.
+        controller: E.g. `cpu`.
+        newer: Name of the file in version 2; empty for none.
+        older: The same in version 1.
+    """
     for line in text_of(root / "proc/self/cgroup").strip().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        top = root / _GROUPS / controller if controllers else root / _GROUPS
+        top, name = (root / _GROUPS / controller, older) if controllers else (root / _GROUPS, newer)
         group = PurePosixPath(path.lstrip("/"))
         # A container often sees its own group as the outermost one, under the host's name for it.
-        for inner in (group, *group.parents):
-            yield top / inner, not controllers
+        texts = (text_of(top / inner / name).strip() for inner in (group, *group.parents))
+        yield from filter(None, texts)
 
 
 def text_of(path: Path) -> str:

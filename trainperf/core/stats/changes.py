@@ -112,9 +112,8 @@ def _split(logs: Column) -> int | None:
     usual = float(np.quantile(np.abs(jumps[~near]), 0.9)) if (~near).any() else math.inf
     jump = float(jumps[place - width])
     large = abs(change) >= math.log1p(LEAST_CHANGE) and jump * change > 0
-    if large and abs(jump) >= max(ABRUPT * abs(change), UNUSUAL * usual):
-        return place
-    return None
+    abrupt = abs(jump) >= max(ABRUPT * abs(change), UNUSUAL * usual)
+    return place if large and abrupt else None
 
 
 def _slope(at: Column, levels: Column) -> float:

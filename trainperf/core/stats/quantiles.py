@@ -119,15 +119,13 @@ class Distribution:
 
     def merge(self, other: "Distribution") -> Self:
         """Counts of both, *other* following this one."""
-        binned = self if self.serial.n else other
-        lowest, counts = binned.lowest, binned.counts
-        if self.serial.n and other.serial.n:
-            lowest = min(self.lowest, other.lowest)
-            end = max(self.lowest + len(self.counts), other.lowest + len(other.counts))
-            counts = np.zeros(end - lowest, dtype=np.int64)
-            for part in (self, other):
-                start = part.lowest - lowest
-                counts[start : start + len(part.counts)] += part.counts
+        binned = [part for part in (self, other) if part.serial.n] or [other]
+        lowest = min(part.lowest for part in binned)
+        end = max(part.lowest + len(part.counts) for part in binned)
+        counts = np.zeros(end - lowest, dtype=np.int64)
+        for part in binned:
+            start = part.lowest - lowest
+            counts[start : start + len(part.counts)] += part.counts
         return replace(
             self,
             lowest=lowest,

@@ -58,20 +58,17 @@ class StepBlock:
     def from_rows(cls, schema: StepSchema, rows: Sequence[Row]) -> "StepBlock":
         """Build from rows of core columns and facts; `None` is a missing value."""
         width = _FIRST_FACT + len(schema.columns)
-        if not rows:
-            return cls(schema, np.empty((0, width)))
-        return cls(schema, np.array(rows, dtype=np.float64))
+        return cls(schema, np.array(rows, dtype=np.float64).reshape(-1, width))
 
     @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
         """The steps of several blocks of one schema as one block."""
         if len(blocks) == 1:
             return blocks[0]
-        matrices = [block._matrix for block in blocks]  # noqa: SLF001 blocks of this class
-        return cls(blocks[0].schema, np.concatenate(matrices))
+        return cls(blocks[0].schema, np.concatenate([block.cells() for block in blocks]))
 
     def __len__(self) -> int:
-        return int(self._matrix.shape[0])
+        return len(self._matrix)
 
     @cached_property
     def tags(self) -> npt.NDArray[np.int64]:
@@ -81,8 +78,7 @@ class StepBlock:
     @cached_property
     def wall_ns(self) -> Column:
         """Host time per step in whole nanoseconds (exact: a sum of integers below 2**53)."""
-        total: Column = self._matrix[:, _FIRST_PHASE:_FIRST_FACT].sum(axis=1)
-        return total
+        return np.asarray(self._matrix[:, _FIRST_PHASE:_FIRST_FACT].sum(axis=1))
 
     @cached_property
     def walls(self) -> Distribution | None:
@@ -95,13 +91,11 @@ class StepBlock:
 
     @cached_property
     def _sums(self) -> list[float]:
-        sums: list[float] = self._matrix.sum(axis=0).tolist()
-        return sums
+        return list(self._matrix.sum(axis=0).tolist())
 
     @cached_property
     def _missing(self) -> list[int]:
-        missing: list[int] = np.isnan(self._matrix[:, _FIRST_FACT:]).sum(axis=0).tolist()
-        return missing
+        return list(np.isnan(self._matrix[:, _FIRST_FACT:]).sum(axis=0).tolist())
 
     def cells(self) -> Column:
         """Core columns and facts as a matrix, one row per step: not to be changed."""

@@ -31,7 +31,7 @@ _EXACT = 2.0**53
 
 _ENCODER = msgspec.json.Encoder()
 _INFO = msgspec.json.Decoder(RunInfo)
-_ENTRY = msgspec.json.Decoder(GapRecord | Totals | EndMark)
+_ENTRY: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ROWS = msgspec.json.Decoder(list[list[float | None]])
 _VERSION = msgspec.json.Decoder(dict[str, object])
 
@@ -70,10 +70,9 @@ def decode_info(line: bytes) -> RunInfo:
 def decode_entry(line: bytes) -> Entry | None:
     """Read a gap, totals or end line; `None` when the line is damaged."""
     try:
-        entry: Entry = _ENTRY.decode(line)
+        return _ENTRY.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return entry
 
 
 def matrix_of(lines: Sequence[bytes], width: int) -> Column | None:
@@ -95,18 +94,11 @@ def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock,
     width = len(CORE_COLUMNS) + len(schema.columns)
     matrix = matrix_of(lines, width)
     if matrix is None:
-        rows = [row for line in lines for row in _salvage(line) if len(row) == width]
-        matrix = np.array(rows, dtype=np.float64).reshape(-1, width)
+        each = (matrix_of([line], width) for line in lines)
+        matrix = np.concatenate([np.empty((0, width)), *(row for row in each if row is not None)])
     read = StepBlock(schema, matrix)
     core = read.cells()[:, : len(CORE_COLUMNS)]
     # Without a mask, as large as the core, where all are: NaN is not.
     if len(core) and not (core.min() >= -_EXACT and core.max() <= _EXACT):
         read = read.select(np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1))
     return read, len(lines) - len(read)
-
-
-def _salvage(line: bytes) -> list[list[float | None]]:
-    try:
-        return _ROWS.decode(b"[" + line + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return []

@@ -74,8 +74,7 @@ def contents(file: IO[bytes], schema: StepSchema) -> Iterator[list[bytes] | Step
 def _index(file: IO[bytes], layout: _Layout) -> Column:
     """A row per stretch: first and last step, steps, steady ones, start, end, place, bytes."""
     cells = np.frombuffer(zlib.decompress(file.read(layout.index_bytes)), "<f8")
-    index: Column = cells[: 8 * layout.stretches].reshape(8, layout.stretches).T
-    return index
+    return np.asarray(cells[: 8 * layout.stretches].reshape(8, layout.stretches).T)
 
 
 def _unpacked(content: bytes, rows: int, width: int) -> Column:

@@ -8,7 +8,7 @@ import numpy as np
 from trainperf.core.arrays import Integers, Places
 from trainperf.traces.event_table import NONE, Codes, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
-from trainperf.traces.metrics.spans import StepSpans, named, nest, present
+from trainperf.traces.metrics.spans import StepSpans, by_text, named, nest, present
 
 
 OTHER = "other"
@@ -147,11 +147,7 @@ def _fill(kinds: Places, others: Places) -> None:
 
 def _kinds(texts: list[str], codes: Codes) -> Places:
     """Index in `_NAMES` of the kind that each text says; each text is looked at once."""
-    has_text = codes != NONE
-    of_text = np.full(len(texts) + 1, _OTHER, np.intp)
-    for code in present(codes[has_text]):
-        of_text[code] = _NAMES.index(kind_of(texts[code]))
-    return of_text[codes]
+    return by_text(texts, codes, lambda text: _NAMES.index(kind_of(text)), _OTHER)
 
 
 def _device_ranges(table: EventTable, rows: Places) -> Places:

@@ -1,6 +1,7 @@
 """Communication of each step: total, exposed, and at what bandwidth."""
 
 from collections.abc import Iterator
+from statistics import median
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from trainperf.traces.metrics.device import (
     DeviceWork,
     StepColumns,
     by_step,
-    median,
     seconds,
     share,
 )
@@ -211,10 +211,8 @@ def _kind(
     sized = mine[(collectives.bytes[mine] >= 0) & (length > 0)]
     size, time = collectives.bytes[sized], (collectives.end[sized] - collectives.start[sized]) / 1e9
     rate = float(size.sum() / time.sum()) if len(sized) else None
-    if len(sized):
-        small = median(size) < THRESHOLDS.small_collective_bytes
-    else:
-        small = median(length) < THRESHOLDS.small_collective_ns
+    limit = THRESHOLDS.small_collective_bytes if len(sized) else THRESHOLDS.small_collective_ns
+    small = median((size if len(sized) else length).tolist()) < limit
     return Collective(
         kind=kind,
         count=len(mine),
@@ -223,7 +221,7 @@ def _kind(
         bytes=int(size.sum()) if len(sized) else None,
         achieved_bytes_per_s=rate,
         bus_bytes_per_s=_bus(collectives, kind, sized),
-        many_small=bool(small and len(mine) >= THRESHOLDS.many_collectives * steps),
+        many_small=small and len(mine) >= THRESHOLDS.many_collectives * steps,
     )
 
 

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.arrays import Integers, Mask, Places
+from trainperf.core.choice import first_that_holds
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, EventTable, Kind
 from trainperf.traces.metrics.spans import (
     WINDOW,
     Spans,
     StepSpans,
+    by_text,
     distinct,
     launches_of,
-    present,
     union,
 )
 
@@ -90,13 +91,12 @@ def device_work(table: EventTable, steps: StepSpans) -> DeviceWork:
     rows, others = _one_device(table, table.rows(*DEVICE_WORK))
     launch = launches_of(table, rows)
     launched = launch != NONE
-    step = np.full(len(rows), NONE, np.int32)
-    step[launched] = steps.holding(table.start_ns[launch[launched]])
+    step = np.where(launched, steps.holding(table.start_ns[launch]), np.int32(NONE))
     if len(steps) and not launched.any() and steps.source == WINDOW:
         # A trace of the device alone: there is one window, and all of it is inside.
         step[:] = 0
     start, end = table.start_ns[rows], table.end_ns[rows]
-    use = _uses(table)[table.name[rows]]
+    use = by_text(table.names, table.name[rows], _use).astype(np.uint8)
     use[table.kind[rows] == Kind.MEMSET] = DeviceUse.OTHER_COPY
     kernel = table.kind[rows] == Kind.KERNEL
     computes = kernel & (use == DeviceUse.COMPUTE)
@@ -123,20 +123,16 @@ def _one_device(table: EventTable, rows: Places) -> tuple[Places, int]:
     return rows[table.device[rows] == devices[int(np.argmax(times))]], len(devices) - 1
 
 
-def _uses(table: EventTable) -> npt.NDArray[np.uint8]:
-    """What an event of each name is for, if it is a kernel or a copy."""
-    out = np.full(len(table.names), DeviceUse.COMPUTE, np.uint8)
-    for code in present(table.name[table.rows(Kind.KERNEL, Kind.MEMCPY)]):
-        out[code] = _use(table.names[code])
-    return out
-
-
 def _use(name: str) -> DeviceUse:
-    if name.startswith(("Memcpy", "Copy", "hipMemcpy", "zeCommandListAppendMemory")):
-        if _TO_DEVICE.match(name):
-            return DeviceUse.TO_DEVICE
-        return DeviceUse.FROM_DEVICE if _FROM_DEVICE.match(name) else DeviceUse.OTHER_COPY
-    return DeviceUse.COMMUNICATION if _COMMUNICATION.match(name) else DeviceUse.COMPUTE
+    """What an event of that name is for, if it is a kernel or a copy."""
+    copies = name.startswith(("Memcpy", "Copy", "hipMemcpy", "zeCommandListAppendMemory"))
+    return first_that_holds(
+        (DeviceUse.TO_DEVICE, copies and _TO_DEVICE.match(name)),
+        (DeviceUse.FROM_DEVICE, copies and _FROM_DEVICE.match(name)),
+        (DeviceUse.OTHER_COPY, copies),
+        (DeviceUse.COMMUNICATION, _COMMUNICATION.match(name)),
+        (DeviceUse.COMPUTE, True),
+    )
 
 
 Value = float | int | None
@@ -152,13 +148,6 @@ def seconds(nanoseconds: Integers | Sequence[int]) -> list[float]:
 def share(part: Sequence[int], whole: Sequence[int]) -> list[float | None]:
     """Quotients; `None` where there is nothing to have a share in."""
     return [part_ / whole_ if whole_ else None for part_, whole_ in zip(part, whole, strict=True)]
-
-
-def median(values: Integers | Sequence[float]) -> float:
-    """The median of one value or more, without the 15 ms in which `np.median` loads `numpy.ma`."""
-    ordered = np.sort(values)
-    half = len(ordered) // 2
-    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 def by_step(device: DeviceWork, wanted: Mask, count: int) -> list[Spans]:

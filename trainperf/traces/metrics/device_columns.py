@@ -77,10 +77,7 @@ def _launched_late(table: EventTable, device: DeviceWork, pauses: Spans) -> Mask
     # The first of those that start together; rows are in order of start.
     ends_it = np.searchsorted(device.start, pauses.end, side="left")
     launch = device.launch[ends_it]
-    launched = launch != NONE
-    late = launched.copy()
-    late[launched] = table.start_ns[launch[launched]] >= pauses.start[launched]
-    return np.asarray(late, bool)
+    return np.asarray((launch != NONE) & (table.start_ns[launch] >= pauses.start), bool)
 
 
 def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Places:
@@ -139,10 +136,8 @@ def _bytes(table: EventTable, device: DeviceWork, use: DeviceUse, count: int) ->
     """Sum of what each step's copies moved; `None` if one of them does not say."""
     rows = np.flatnonzero(device.used_for(use) & device.in_steps)
     sizes, step = table.bytes[device.row[rows]], device.step[rows]
-    total = sums(step, sizes, count)
-    unsaid = np.zeros(count, bool)
-    unsaid[step[sizes == NONE]] = True
-    return [None if no else int(size) for size, no in zip(total, unsaid, strict=True)]
+    totals, unsaid = sums(step, sizes, count), sums(step[sizes == NONE], 1, count)
+    return [None if no else int(size) for size, no in zip(totals, unsaid, strict=True)]
 
 
 def _kernels(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepColumns:

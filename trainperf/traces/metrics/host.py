@@ -1,13 +1,13 @@
 """The work of the host in its steps: the loader, the parts of a step, operators, and its waits."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainperf.core.arrays import Places
+from trainperf.core.groups import grouped
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork, StepColumns, per_step, seconds
 from trainperf.traces.metrics.spans import (
@@ -97,7 +97,6 @@ def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWo
         engine = named(table, _NODE, *_HOST)
     operators = table.rows(Kind.CPU_OP)
     operators = operators[~by_name(table, operators, MARKS.match)]
-    calls = table.rows(Kind.RUNTIME)
     return HostWork(
         loader=_on_thread(table, steps, _LOADER),
         syncs=syncs,
@@ -108,7 +107,7 @@ def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWo
         engine=engine,
         operators=operators,
         operating=_spans(table, operators),
-        calling=_spans(table, calls),
+        calling=_spans(table, table.rows(Kind.RUNTIME)),
     )
 
 
@@ -235,16 +234,16 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
     rows = host.syncs
     calls = _calls(table, rows, forest)
     stacks = python_stacks(table, rows, forest)
-    waits = _waits(table, rows, forest).tolist()
-    lengths: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
-    counted: dict[tuple[str, tuple[str, ...]], set[int]] = defaultdict(set)
-    for place, length in enumerate(table.duration_ns[rows].tolist()):
-        site = calls[place], stacks[place]
-        lengths[site] += length
-        counted[site].add(waits[place])
+    waits = zip(_waits(table, rows, forest).tolist(), table.duration_ns[rows].tolist(), strict=True)
+    by_site = grouped(zip(zip(calls, stacks, strict=True), waits, strict=True))
     sites = [
-        SyncSite(call=site[0], count=len(counted[site]), total_s=length / 1e9, stack=site[1])
-        for site, length in lengths.items()
+        SyncSite(
+            call=call,
+            count=len({wait for wait, _ in mine}),
+            total_s=sum(length for _, length in mine) / 1e9,
+            stack=stack,
+        )
+        for (call, stack), mine in by_site.items()
     ]
     return tuple(
         sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[: THRESHOLDS.rows]
@@ -259,12 +258,8 @@ def _waits(table: EventTable, rows: Places, forest: Nest) -> Places:
 
 def _items(table: EventTable, forest: Nest) -> Places:
     """Each `.item()` once: the operator, and the scalar read that no such operator is around."""
-    code = {name: place for place, name in enumerate(table.names) if name in (_ITEM, _SCALAR)}
-    names = table.name[forest.rows]
-    item = names == code.get(_ITEM, NONE)
-    scalar = names == code.get(_SCALAR, NONE)
-    inside = forest.parent != NONE
-    inside[inside] = item[forest.parent[inside]]
+    item, scalar = (by_name(table, forest.rows, name.__eq__) for name in (_ITEM, _SCALAR))
+    inside = (forest.parent != NONE) & item[forest.parent]
     return np.asarray(forest.rows[item | (scalar & ~inside)])
 
 

@@ -30,9 +30,8 @@ def top_operators(
     """
     use = _uses(table, steps, device, forest)
     by_cpu = _top(table, use, "cpu", measured=len(device) > 0)
-    if not len(device):
-        return by_cpu, by_cpu
-    return _top(table, use, "device", measured=True), by_cpu
+    by_device = _top(table, use, "device", measured=True) if len(device) else by_cpu
+    return by_device, by_cpu
 
 
 def self_times(forest: Nest) -> Integers:

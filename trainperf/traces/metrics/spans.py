@@ -41,11 +41,9 @@ class Spans:
         """Covered time before each of *times*, which may be in any order."""
         lengths = np.concatenate(([0], np.cumsum(self.end - self.start)))
         place = np.searchsorted(self.start, times, side="right")
-        inside = np.zeros_like(times)
-        after = place > 0
-        last = place[after] - 1
-        inside[after] = np.minimum(times[after] - self.end[last], 0)
-        return np.asarray(lengths[place] + inside, np.int64)
+        # Nothing that has begun has an end before the first of all times.
+        ends = np.concatenate(([np.iinfo(np.int64).min], self.end))
+        return np.asarray(lengths[place] - np.maximum(ends[place], times) + times, np.int64)
 
     def within(self, start: Integers, end: Integers) -> Integers:
         """Covered time inside each of some windows; windows may overlap."""
@@ -58,9 +56,8 @@ class Spans:
     def holding(self, times: Integers) -> Codes:
         """Position of the interval that holds each of *times*; `NONE` outside all."""
         place = np.searchsorted(self.start, times, side="right") - 1
-        held = place >= 0
-        held[held] = times[held] < self.end[place[held]]
-        return np.where(held, place, NONE).astype(np.int32)
+        ends = np.append(self.end, np.iinfo(np.int64).min)  # that of `NONE`
+        return np.where(times < ends[place], place, NONE).astype(np.int32)
 
 
 def union(start: Integers, end: Integers) -> Spans:
@@ -132,11 +129,8 @@ def present(codes: Codes | Integers) -> Places:
 
 
 def distinct(values: Codes | Integers) -> Integers:
-    """What occurs, in order; unlike `np.unique` it loads nothing, which takes 14 ms."""
-    ordered = np.sort(values.astype(np.int64))
-    new = np.ones(len(ordered), bool)
-    new[1:] = ordered[1:] > ordered[:-1]
-    return ordered[new]
+    """What occurs, in order; without the 14 ms in which a bare `np.unique` loads `numpy.ma`."""
+    return np.asarray(np.unique(values, return_index=True)[0], np.int64)
 
 
 def find_steps(table: EventTable) -> StepSpans:
@@ -155,11 +149,17 @@ def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Places
 
 def by_name(table: EventTable, rows: Places, holds: Callable[[str], object]) -> Mask:
     """Which of *rows* have a name for which *holds*; each name is looked at once."""
-    codes = table.name[rows]
-    out = np.zeros(len(table.names), bool)
-    for code in present(codes):
-        out[code] = bool(holds(table.names[code]))
-    return np.asarray(out[codes], bool)
+    return by_text(table.names, table.name[rows], lambda name: bool(holds(name))).astype(bool)
+
+
+def by_text(
+    texts: Sequence[str], codes: Codes, value_of: Callable[[str], int], of_none: int = 0
+) -> Places:
+    """What *value_of* says of the text of each code, and *of_none* of `NONE`; asked once a text."""
+    values = np.full(len(texts) + 1, of_none, np.intp)
+    for code in present(codes[codes != NONE]):
+        values[code] = value_of(texts[code])
+    return values[codes]
 
 
 def _marks(table: EventTable, pattern: "re.Pattern[str]") -> tuple[Places, int]:
@@ -225,11 +225,9 @@ def launches_of(table: EventTable, rows: Places) -> Places:
     # The first of several calls with one number is the one that the others are parts of.
     numbers, first = np.unique(table.correlation[calls], return_index=True)
     wanted = table.correlation[rows]
-    if not len(numbers):
-        return np.full(len(rows), NONE, np.intp)
-    place = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    matches = numbers[place] == wanted
-    return np.where(matches, calls[first[place]], NONE).astype(np.intp)
+    place = np.searchsorted(numbers, wanted)
+    matches = np.append(numbers, NONE)[place] == wanted
+    return np.where(matches, np.append(calls[first], NONE)[place], NONE).astype(np.intp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +247,7 @@ class Nest:
     def innermost(self, thread: Codes, times: Integers) -> Places:
         """Position of the innermost event on a thread at each of *times*; `NONE` without one."""
         out = np.full(len(times), NONE, np.intp)
-        for code in present(thread):
+        for code in present(thread) if len(self.rows) else ():
             mine = np.flatnonzero(thread == code)
             low, high = np.searchsorted(self.thread, [code, code + 1])
             place = low + np.searchsorted(self.start[low:high], times[mine], side="right") - 1
@@ -259,10 +257,8 @@ class Nest:
 
     def around(self, table: EventTable, rows: Places) -> Places:
         """Position of the innermost event around the start of each row; `NONE` for none."""
-        out = np.full(len(rows), NONE, np.intp)
-        real = rows != NONE
-        out[real] = self.innermost(table.thread[rows[real]], table.start_ns[rows[real]])
-        return out
+        innermost = self.innermost(table.thread[rows], table.start_ns[rows])
+        return np.where(rows == NONE, NONE, innermost)
 
     def ancestors(self, place: Places) -> list[Places]:
         """*place*, its parents, theirs, and so on, until all are at the top."""
@@ -273,13 +269,9 @@ class Nest:
         return levels
 
     def _climbed(self, place: Places, times: Integers) -> Places:
-        while True:
-            over = place != NONE
-            over[over] = self.end[place[over]] <= times[over]
-            if not over.any():
-                return place
-            place = place.copy()
-            place[over] = self.parent[place[over]]
+        while (over := (place != NONE) & (self.end[place] <= times)).any():
+            place = np.where(over, self.parent[place], place)
+        return place
 
 
 def nest(table: EventTable, rows: Places) -> Nest:
@@ -290,10 +282,8 @@ def nest(table: EventTable, rows: Places) -> Nest:
     for _ in range(_CUTS):
         depth = _depths(thread, start, end)
         parent = _parents(depth)
-        inside = parent != NONE
-        inside[inside] = end[parent[inside]] > start[inside]
+        inside = (parent != NONE) & (end[parent] > start)
         cut = np.where(inside, np.minimum(end, end[parent]), end)
-        cut = np.maximum(cut, start + 1)
         if (cut == end).all():
             break
         end = cut
@@ -308,12 +298,11 @@ def _ordered(table: EventTable, rows: Places) -> Places:
     """By thread, start and length; what ties in all three, by what was recorded."""
     rows = rows[np.argsort(table.thread[rows], kind="stable")]
     columns = table.thread[rows], table.start_ns[rows], -table.duration_ns[rows]
-    same = np.ones(max(0, len(rows) - 1), bool)
+    same = np.ones(len(rows) + 1, bool)
+    same[[0, -1]] = False
     for column in columns:
-        same &= column[1:] == column[:-1]
-    tied = np.zeros(len(rows), bool)
-    tied[1:] |= same
-    tied[:-1] |= same
+        same[1:-1] &= column[1:] == column[:-1]
+    tied = same[1:] | same[:-1]
     mine = rows[tied]
     texts = np.array(table.names, dtype=object)[table.name[mine]]
     named = np.unique(texts, return_inverse=True)[1] if len(mine) else mine

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.core.arrays import Mask, Places
+from trainperf.core.arrays import Places
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number, Text
 from trainperf.traces.reading.values import (
@@ -179,8 +179,13 @@ class Columns:
             mine = is_member[kinds]
             if not mine.any():  # most chunks hold one or two of the families
                 continue
-            family = _family(rows, args, mine)
-            self._put_fields(family, lookups, chunk)
+            chosen = mine.tobytes()
+            family = _Family(
+                np.flatnonzero(mine), [*compress(args, chosen)], compress(rows, chosen)
+            )
+            for column, fields in lookups:
+                convert = _CONVERTED.get(column, self._identities)
+                _put(chunk, column, family.where, _first(family.args, fields, convert))
             self._put_place(family, family_kinds, chunk)
             if family_kinds not in _WITHOUT_TEXTS:
                 self._put_texts(family, chunk)
@@ -207,12 +212,6 @@ class Columns:
         ranges = np.frombuffer(self._ranges, dtype=np.bool_)
         kinds[ranges[chunk["name"]] & (kinds == Kind.CPU_OP)] = Kind.ANNOTATION
         return kinds
-
-    def _put_fields(self, family: _Family, lookups: tuple[_Lookup, ...], chunk: Chunk) -> None:
-        """Numbers that stand in the arguments."""
-        for column, fields in lookups:
-            convert = _CONVERTED.get(column, self._identities)
-            _put(chunk, column, family.where, _first(family.args, fields, convert))
 
     def _put_place(self, family: _Family, kinds: tuple[Kind, ...], chunk: Chunk) -> None:
         """Stream and device of what has one."""
@@ -276,11 +275,6 @@ def _is_memory(event: Instant) -> bool:
     """Whether it is one; then it becomes an event like others, as those of 2021 lack a category."""
     event.cat, event.dur = MEMORY_CATEGORY, 0
     return event.name == MEMORY_NAME
-
-
-def _family(rows: Sequence[Event], args: Sequence[Args], mine: Mask) -> _Family:
-    chosen = mine.tobytes()
-    return _Family(np.flatnonzero(mine), [*compress(args, chosen)], compress(rows, chosen))
 
 
 def _first(

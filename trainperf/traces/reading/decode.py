@@ -103,10 +103,10 @@ class EventDecoder:
 
     def __init__(self, *, exact: bool = False) -> None:
         hook = Decimal if exact else None
-        self._many: msgspec.json.Decoder[list[Decoded]]
-        self._many = msgspec.json.Decoder(list[_EVENT], float_hook=hook)
-        self._single: msgspec.json.Decoder[Decoded]
-        self._single = msgspec.json.Decoder(_EVENT, float_hook=hook)
+        self._many: msgspec.json.Decoder[list[Decoded]] = msgspec.json.Decoder(
+            list[_EVENT], float_hook=hook
+        )
+        self._single: msgspec.json.Decoder[Decoded] = msgspec.json.Decoder(_EVENT, float_hook=hook)
         self._any = msgspec.json.Decoder(float_hook=hook)
 
     def many(self, body: bytes) -> list[Decoded]:
@@ -128,8 +128,9 @@ def _without_odd(value: object) -> dict[str, object]:
     """An event's fields and arguments that have types which they may have; none of what is none."""
     if not isinstance(value, dict):
         return {}
-    kept: dict[str, object]
-    kept = {key: part for key, part in value.items() if isinstance(part, _SCALAR)}
+    kept: dict[str, object] = {
+        key: part for key, part in value.items() if isinstance(part, _SCALAR)
+    }
     if "name" in value:
         kept["name"] = str(value["name"] or "")
     args = value.get("args")

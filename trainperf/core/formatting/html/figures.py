@@ -144,16 +144,15 @@ class Frame:
 
 def lanes(rows: Iterable[tuple[str, Sequence[Mark]]]) -> Markup:
     """Rows of marks with their names, one below the other."""
-    names, marks = [], []
-    for place, (name, row) in enumerate(rows):
-        names.append((place * LANE + LANE / 2, name))
-        marks += [
-            box((start, place * LANE + 2), (max(wide, 1.5), LANE - 5), kind, label)
-            for start, wide, kind, label in row
-        ]
-    if not names:
-        return Markup("")
-    return tag("div", _column(names), _stretched(len(names) * LANE, marks), kind="plot lanes")
+    placed = [(place * LANE, name, row) for place, (name, row) in enumerate(rows)]
+    names = [(top + LANE / 2, name) for top, name, _ in placed]
+    marks = (
+        box((start, top + 2), (max(wide, 1.5), LANE - 5), kind, label)
+        for top, _, row in placed
+        for start, wide, kind, label in row
+    )
+    picture = _stretched(len(names) * LANE, marks)
+    return tag("div", _column(names), picture, kind="plot lanes") if names else Markup("")
 
 
 def bar(
