@@ -468,7 +468,7 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(process: TrialRu
     """A model may log to it by itself."""
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.loggers()
+        (mutable,) = training.loggers
         assert mutable.name == "CSVLogger"
         return mutable.mute, mutable.unmute
 

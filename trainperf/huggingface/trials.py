@@ -42,18 +42,11 @@ class HuggingFaceTraining(FitTraining):
         callback: TrainerCallback,
     ) -> None:
         super().__init__(fit, facts, handlers_of(callback))
-        self._args, self._state = args, state
+        self._args = args
+        strategy = str(getattr(args.logging_strategy, "value", args.logging_strategy))
+        self.logs_every = (state, "logging_steps") if strategy == "steps" else None
 
     @property
     @override
     def computes_in_half(self) -> bool:
         return self._args.bf16 or self._args.fp16 or super().computes_in_half
-
-    @override
-    def logging_interval(self) -> int | None:
-        strategy = str(getattr(self._args.logging_strategy, "value", self._args.logging_strategy))
-        return int(self._state.logging_steps) if strategy == "steps" else None
-
-    @override
-    def set_logging_interval(self, steps: int) -> None:
-        self._state.logging_steps = steps

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,14 +23,13 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
-from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from trainperf.core.errors import ConfigError
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.trials import FitTraining
 from trainperf.recording.process_objects import nothing
-from trainperf.trials.training import Mutable
+from trainperf.trials.training import Mutable, drop_gradients
 
 
 log = logging.getLogger("trainperf")
@@ -111,6 +111,7 @@ class LightningTraining(FitTraining):
     """
 
     autocast_line = 'Trainer(precision="bf16-mixed")'
+    logs_values = True
     base = pl.Callback
     essential = (ProgressBar,)  # the thread of one looks for it among the callbacks
     step_hooks = (
@@ -125,14 +126,23 @@ class LightningTraining(FitTraining):
     def __init__(
         self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer", loggers: Sequence[Logger]
     ) -> None:
-        super().__init__(fit, facts, [trainer])
-        self.module: pl.LightningModule = trainer.lightning_module
         # `training_step` may take `dataloader_iter` and fetch by itself; several loaders may be
         # combined to a batch.
-        if hasattr(_fetcher(trainer), "iterator_wrapper") or len(iterators_of(trainer)) != 1:
-            self.source = None
+        by_itself = hasattr(_fetcher(trainer), "iterator_wrapper")
+        taken = len(iterators_of(trainer)) == 1 and not by_itself
+        super().__init__(fit, replace(facts, takes_batches=taken), [trainer])
+        self.module: pl.LightningModule = trainer.lightning_module
+        self.logs_every = trainer, "log_every_n_steps"
+        self.loggers = [
+            Mutable(
+                type(logger).__name__,
+                partial(self._log_to, place, DummyLogger()),
+                partial(self._log_to, place, logger),
+            )
+            for place, logger in enumerate(loggers)
+            if type(logger) in _FILES
+        ]
         self._trainer = trainer
-        self._loggers = loggers
         self._precision = trainer.precision_plugin
         self._drops_gradients = False
         self._steps = 0
@@ -146,8 +156,8 @@ class LightningTraining(FitTraining):
         """Be between the loop and its loader: each epoch has an iterator of its own."""
         self._steps += 1
         iterators = iterators_of(self._trainer)
-        if self.source is not None and iterators and iterators[0] is not self.source:
-            iterators[0] = self.source.over(iterators[0])
+        if not self.no_batches and iterators and iterators[0] is not self.batches:
+            iterators[0] = self.batches.over(iterators[0])
 
     def _run_without_end(self) -> None:
         """No limit on steps and epochs, no validation, no checkpoint, no step of a scheduler.
@@ -169,7 +179,7 @@ class LightningTraining(FitTraining):
     @override
     def end(self) -> None:
         super().end()
-        if self.source is not None:
+        if not self.no_batches:
             self.step_ended()
             return
         self._trainer.fit_loop.min_epochs = 0
@@ -179,9 +189,7 @@ class LightningTraining(FitTraining):
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Backward is over, and *optimizer* steps: with nothing, while its update is muted."""
         if self._drops_gradients:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    parameter.grad = None
+            drop_gradients(optimizer)
 
     # -- what can be switched -------------------------------------------------------------------
 
@@ -209,31 +217,6 @@ class LightningTraining(FitTraining):
             super().mute_update(mute=mute)
 
     @override
-    def loggers(self) -> list[Mutable]:
-        return [
-            Mutable(
-                type(logger).__name__,
-                partial(self._log_to, place, DummyLogger()),
-                partial(self._log_to, place, logger),
-            )
-            for place, logger in enumerate(self._loggers)
-            if type(logger) in _FILES
-        ]
-
-    @override
-    def values_logged(self) -> Mutable:
-        every = self.set_values_interval
-        return Mutable("self.log", partial(every, 0), partial(every, 1))
-
-    @override
-    def logging_interval(self) -> int | None:
-        return int(self._trainer.log_every_n_steps)
-
-    @override
-    def set_logging_interval(self, steps: int) -> None:
-        self._trainer.log_every_n_steps = steps
-
-    @override
     def set_values_interval(self, steps: int) -> None:
         """Have the module's `log` do something in every so many steps; in none where it is 0."""
         own = vars(self.module)
@@ -246,12 +229,6 @@ class LightningTraining(FitTraining):
 
         if steps != 1:
             own["log"] = rarely
-
-    @property
-    @override
-    def data_parallel(self) -> DistributedDataParallel | None:
-        model = self._trainer.model
-        return model if isinstance(model, DistributedDataParallel) else None
 
     def _log_to(self, place: int, logger: Logger) -> None:
         # A model may log by itself, so that there must be something to log to.

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
@@ -93,9 +92,9 @@ class FitOptions:
             self._demand_trials()
 
     def _demand_trials(self) -> None:
-        from trainperf.trials import Trial, TrialOptions  # noqa: PLC0415 it loads every change there is
+        from trainperf.trials import demand_trials  # noqa: PLC0415 it loads every change there is
 
-        TrialOptions.of(cast("Sequence[Trial]", self.trials))
+        demand_trials(self.trials)
         if LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)
 

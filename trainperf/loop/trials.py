@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any, cast
 
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.loop.prepared_loaders import holds_ahead, loader_under
 from trainperf.recording.probes.base import Probe
-from trainperf.trials import Trial, TrialOptions
+from trainperf.trials import Trial
 from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.start import trials_probe
 from trainperf.trials.state import Stateful
-from trainperf.trials.training import Mutable, Training, outermost_layers
+from trainperf.trials.training import Mutable, Training
 
 
 class FitTraining(Training):
@@ -59,24 +59,13 @@ class FitTraining(Training):
 
     def probe(self) -> Probe:
         """What takes it through its trials."""
-        trials = cast("Sequence[Trial]", self._fit.options.trials)
-        options = TrialOptions.of(trials, self._fit.launch.trials)
-        return options.probe(self, self._run, self._fit.guard)
+        fit, own = self._fit, cast("Sequence[Trial]", self._fit.options.trials)
+        return trials_probe(self, self._run, fit.guard, own, fit.launch.trials)
 
     @override
     def end(self) -> None:
         self._fit.tried = True
         super().end()
-
-    @override
-    def parts_to_compile(self) -> list[nn.Module]:
-        """Not a model that the loop calls under our hooks, which tell forward from the rest."""
-        if self.kind.own:
-            return super().parts_to_compile()
-        module = self.module
-        return outermost_layers(
-            module.module if isinstance(module, DistributedDataParallel) else module
-        )
 
     @override
     def callbacks(self) -> list[Mutable]:

@@ -83,7 +83,7 @@ class TrialsProbe(Probe):
         plan, self._plan = self._plan, None
         if plan is not None:
             plan.close()
-            self._training.decide_alone()
+            self._training.agreement.leave()
 
     def _finish_on_device(self, draft: Draft) -> None:
         """What is still queued there is part of this block, and of its last step."""
