@@ -14,10 +14,7 @@ class Loud(Training):
     """With two loggers and a callback."""
 
     loggers = tuple(Mutable(name, lambda: None, lambda: None) for name in ("A", "B"))
-
-    def callbacks(self) -> list[Mutable]:
-        """One."""
-        return [Mutable("Bar", lambda: None, lambda: None)]
+    callbacks = (Mutable("Bar", lambda: None, lambda: None),)
 
 
 def test_each_built_in_trial_is_in_the_list_once_with_its_kind() -> None:

@@ -78,8 +78,9 @@ class Measurement(Callback):
             "on_train_batch_end": fit.guard.wrap(Monitor.part, session.on_train_batch_end)
         }
         if fit.chosen.scaler is not None or fit.tries:
-            hears = fit.guard.wrap(Fit.hooks, session.on_before_optimizer_step)
-            hooks["on_before_optimizer_step"] = hears
+            hooks["on_before_optimizer_step"] = fit.guard.wrap(
+                Fit.hooks, session.on_before_optimizer_step
+            )
         self._listen(**hooks)
 
     def on_exception(

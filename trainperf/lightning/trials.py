@@ -6,7 +6,7 @@ validation, no scheduler.  Nothing is saved, and nothing of it is logged where p
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -41,15 +41,12 @@ _FILES = (TensorBoardLogger, CSVLogger)
 """Loggers that write files, which can as well be written elsewhere, at equal cost."""
 
 
-def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> list[Logger]:
+def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> None:
     """Have nothing kept of a Trainer that is about to fit: its files go where they are removed.
 
     Args:
         trainer: Which it is.
         closing: Removes what was written, as the fit is over.
-
-    Returns:
-        What is logged to.
 
     Raises:
         ConfigError: The process that runs the script cannot be ended from within the fit.
@@ -76,7 +73,6 @@ def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> list[Logger]:
     trainer.callbacks = [
         each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
     ]
-    return loggers
 
 
 def _stand_in(own: Logger, folder: str, name: str) -> Logger:
@@ -107,7 +103,6 @@ class LightningTraining(FitTraining):
         fit: Which it is.
         facts: What it consists of; its loaders and optimizers exist.
         trainer: Whose it is.
-        loggers: What is logged to.
     """
 
     autocast_line = 'Trainer(precision="bf16-mixed")'
@@ -123,9 +118,7 @@ class LightningTraining(FitTraining):
         "on_before_optimizer_step",
     )
 
-    def __init__(
-        self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer", loggers: Sequence[Logger]
-    ) -> None:
+    def __init__(self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer") -> None:
         # `training_step` may take `dataloader_iter` and fetch by itself; several loaders may be
         # combined to a batch.
         by_itself = hasattr(_fetcher(trainer), "iterator_wrapper")
@@ -133,17 +126,26 @@ class LightningTraining(FitTraining):
         super().__init__(fit, replace(facts, takes_batches=taken), [trainer])
         self.module: pl.LightningModule = trainer.lightning_module
         self.logs_every = trainer, "log_every_n_steps"
+        # A model may log by itself, so that there must be something to log to.
+        log_to = trainer.loggers.__setitem__
         self.loggers = [
             Mutable(
                 type(logger).__name__,
-                partial(self._log_to, place, DummyLogger()),
-                partial(self._log_to, place, logger),
+                partial(log_to, place, DummyLogger()),
+                partial(log_to, place, logger),
             )
-            for place, logger in enumerate(loggers)
+            for place, logger in enumerate(trainer.loggers)
             if type(logger) in _FILES
         ]
+        for bar in trainer.callbacks:
+            if isinstance(bar, ProgressBar):
+                # One that shows nothing, as on ranks but the first, goes on so.
+                shown = getattr(bar, "is_enabled", True)
+                switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
+                self.callbacks.append(Mutable(type(bar).__name__, *switches))
         self._trainer = trainer
         self._precision = trainer.precision_plugin
+        self.computes_in_half |= type(self._precision) is not Precision
         self._drops_gradients = False
         self._steps = 0
         self._run_without_end()
@@ -203,11 +205,6 @@ class LightningTraining(FitTraining):
             )
         self._trainer.strategy.precision_plugin = plugin
 
-    @property
-    @override
-    def computes_in_half(self) -> bool:
-        return type(self._precision) is not Precision or super().computes_in_half
-
     @override
     def mute_update(self, *, mute: bool) -> None:
         """As without Lightning; but in automatic optimization backward runs inside the update."""
@@ -229,23 +226,6 @@ class LightningTraining(FitTraining):
 
         if steps != 1:
             own["log"] = rarely
-
-    def _log_to(self, place: int, logger: Logger) -> None:
-        # A model may log by itself, so that there must be something to log to.
-        loggers = list(self._trainer.loggers)
-        loggers[place] = logger
-        self._trainer.loggers = loggers
-
-    @override
-    def callbacks(self) -> list[Mutable]:
-        """With progress bars; one that shows nothing, as on ranks but the first, goes on so."""
-        muted = super().callbacks()
-        for bar in self._trainer.callbacks:
-            if isinstance(bar, ProgressBar):
-                shown = getattr(bar, "is_enabled", True)
-                switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
-                muted.append(Mutable(type(bar).__name__, *switches))
-        return muted
 
 
 def iterators_of(trainer: "pl.Trainer") -> list[Iterator[Any]]:

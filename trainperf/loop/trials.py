@@ -56,21 +56,8 @@ class FitTraining(Training):
         self._owners = [(owner, list(owner.callbacks)) for owner in owners]
         self._muted: set[int] = set()
         """Ids of callbacks that are left out."""
-
-    def probe(self) -> Probe:
-        """What takes it through its trials."""
-        fit, own = self._fit, cast("Sequence[Trial]", self._fit.options.trials)
-        return trials_probe(self, self._run, fit.guard, own, fit.launch.trials)
-
-    @override
-    def end(self) -> None:
-        self._fit.tried = True
-        super().end()
-
-    @override
-    def callbacks(self) -> list[Mutable]:
-        """The user's that do something in a step; a progress bar is among them."""
-        return [
+        # The user's that do something in a step.
+        self.callbacks: list[Mutable] = [
             Mutable(
                 type(each).__name__,
                 partial(self._leave_out, self._muted.add, id(each)),
@@ -81,6 +68,16 @@ class FitTraining(Training):
             if not (is_ours(each) or isinstance(each, self.essential))
             and any(overrides(each, self.base, hook) for hook in self.step_hooks)
         ]
+
+    def probe(self) -> Probe:
+        """What takes it through its trials."""
+        fit, own = self._fit, cast("Sequence[Trial]", self._fit.options.trials)
+        return trials_probe(self, self._run, fit.guard, own, fit.launch.trials)
+
+    @override
+    def end(self) -> None:
+        self._fit.tried = True
+        super().end()
 
     def _leave_out(self, change: Callable[[int], None], callback: int) -> None:
         """After that change of what is muted."""

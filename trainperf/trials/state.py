@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -61,8 +61,13 @@ class Snapshot:
             for group in groups
         ]
         self._others = [(other, copy.deepcopy(other.state_dict())) for other in others]
-        self._random = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 the user's own
-        self._on_devices = random_states()
+        self._random: list[tuple[Callable[[Any], object], object]] = [
+            (random.setstate, random.getstate()),
+            (np.random.set_state, np.random.get_state()),  # noqa: NPY002 the user's own
+            (torch.set_rng_state, torch.get_rng_state()),
+            (set_random_states, random_states()),
+        ]
+        """How each generator is put back, and to what."""
 
     @property
     def device_bytes(self) -> int:
@@ -81,11 +86,8 @@ class Snapshot:
             group.update(copy.deepcopy(kept_options))
         for other, kept_state in self._others:
             other.load_state_dict(copy.deepcopy(kept_state))
-        python, of_numpy, of_torch = self._random
-        random.setstate(python)
-        np.random.set_state(of_numpy)  # noqa: NPY002 the user's own
-        torch.set_rng_state(of_torch)
-        set_random_states(self._on_devices)
+        for put_back, generator in self._random:
+            put_back(generator)
 
 
 def _copied(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:

@@ -55,6 +55,8 @@ class Training:
     """Whether the step hands values to the loop by calls of `self.log`."""
     loggers: Sequence[Mutable] = ()
     """Loggers of the loop, each of which can be silenced."""
+    callbacks: Sequence[Mutable] = ()
+    """The user's callbacks, each of which can be silenced."""
 
     def __init__(
         self,
@@ -78,6 +80,13 @@ class Training:
         """What reduces the gradients over the ranks; `None` without DDP."""
         self.agreement = Agreement.of_job()
         """By which every rank decides alike."""
+        self.distributed = dist.is_initialized() and dist.get_world_size() > 1
+        """Whether more than one rank trains."""
+        self.steps_ahead = math.ceil(self.batches.ahead / micro_batches)
+        """Steps whose batches the loop holds already when something is switched."""
+        first = next(module.parameters(), None)
+        self.computes_in_half = first is not None and first.dtype in (torch.float16, torch.bfloat16)
+        """Whether forward is in half precision already, by autocast or by its parameters."""
         self._autocast = ExitStack()
         self._around_forward, self._before_update = ExitStack(), ExitStack()
         """What removes the hooks that are set."""
@@ -124,21 +133,6 @@ class Training:
             hook = optimizer.register_step_pre_hook(drop_gradients)
             self._before_update.callback(hook.remove)
 
-    @property
-    def computes_in_half(self) -> bool:
-        """Whether forward is in half precision already, by autocast or by its parameters."""
-        first = next(self.module.parameters(), None)
-        return first is not None and first.dtype in (torch.float16, torch.bfloat16)
-
-    @property
-    def steps_ahead(self) -> int:
-        """Steps whose batches the loop holds already when something is switched."""
-        return math.ceil(self.batches.ahead / self.micro_batches)
-
-    def callbacks(self) -> list[Mutable]:
-        """The user's callbacks, each of which can be silenced."""
-        return []
-
     def set_values_interval(self, steps: int) -> None:
         """Have the step's calls of `self.log` do something in every so many steps; 0 is none."""
 
@@ -159,13 +153,6 @@ class Training:
         return outermost_layers(
             module.module if isinstance(module, DistributedDataParallel) else module
         )
-
-    # -- the same for all -----------------------------------------------------------------------
-
-    @property
-    def distributed(self) -> bool:
-        """Whether more than one rank trains."""
-        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def outermost_layers(module: nn.Module) -> list[nn.Module]:

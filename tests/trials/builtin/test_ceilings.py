@@ -27,15 +27,11 @@ class Talkative(Training):
         self.quiet: set[str] = set()
         self.loggers = [self._part("csv"), self._part("board")]
         self.logs_every = self, "interval"
-        self._names = names
+        self.callbacks = [self._part(name) for name in names]
 
     def set_values_interval(self, steps: int) -> None:
         """Of the step's own."""
         self.values_interval = steps
-
-    def callbacks(self) -> list[Mutable]:
-        """Those it was given."""
-        return [self._part(name) for name in self._names]
 
     def _part(self, name: str) -> Mutable:
         return Mutable(name, lambda: self.quiet.add(name), lambda: self.quiet.discard(name))

@@ -23,8 +23,7 @@ def muted(training: Training) -> list[Trial]:
         unavailable="" if everything else "it has no logger",
     )
     several = loggers if len(loggers) > 1 else []
-    callbacks = training.callbacks()
-    return [silent, *_each(several, "no_logger"), *_each(callbacks, "no_callback")]
+    return [silent, *_each(several, "no_logger"), *_each(training.callbacks, "no_callback")]
 
 
 def _each(parts: Sequence[Mutable], prefix: str) -> Iterator[Trial]:
