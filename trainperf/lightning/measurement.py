@@ -49,8 +49,7 @@ class Measurement(Callback):
         ours = [each for each in trainer.callbacks if isinstance(each, Measurement)]
         attached = sorted(ours, key=lambda callback: callback.defers_to_others)
         # That which measures most leads: `TrainPerf` keeps totals, the others none.
-        leader = max(attached, key=lambda callback: len(callback.measures))
-        if leader is not self:
+        if max(attached, key=lambda callback: len(callback.measures)) is not self:
             return
         # Another callback's `on_exception` that raises keeps ours from being called.
         self._end(INTERRUPTED)

@@ -42,14 +42,13 @@ class FitTraining(Training):
         if facts.takes_batches:
             source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
             fit.through = source.over
-        states = [each for each in (*objects.schedulers, objects.scaler) if each is not None]
         super().__init__(
             cast("nn.Module", objects.module),  # nothing else is tried
             objects.optimizers,
             objects.device,
             source,
             facts.micro_batches,
-            [each for each in states if isinstance(each, Stateful)],
+            [each for each in (*objects.schedulers, objects.scaler) if isinstance(each, Stateful)],
         )
         self.kind = facts.kind
         self._fit, self._run = fit, objects.run

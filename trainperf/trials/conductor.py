@@ -196,8 +196,10 @@ class Conductor:
             self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off.ns
         if blocks.graphs >= blocks.pairs:
-            built = f"torch.compile built {blocks.graphs} graphs"
-            reason = f"{built} while it was switched {blocks.pairs} times"
+            reason = (
+                f"torch.compile built {blocks.graphs} graphs while it was switched "
+                f"{blocks.pairs} times"
+            )
             return result_of(trial, verdict="failed", reason=reason)
         speedup = blocks.speedup()
         differs = losses is not None and not alike(losses, trial.tolerance)
@@ -253,8 +255,7 @@ class Conductor:
         blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
-            turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
-            for on in turns:
+            for on in (False, True) if blocks.pairs % 2 == 0 else (True, False):
                 yield from self._block(trial, blocks, steps, on=on)
             if blocks.pairs in LOOKS and is_decided(blocks.speedup()):
                 break

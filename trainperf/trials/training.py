@@ -121,10 +121,11 @@ class Training:
 
         several = isinstance(self.module, nn.ModuleList)
         for module in self.module.children() if several else [self.module]:
-            before = module.register_forward_pre_hook(enter)
-            after = module.register_forward_hook(leave, always_call=True)
-            self._around_forward.callback(before.remove)
-            self._around_forward.callback(after.remove)
+            for hook in (
+                module.register_forward_pre_hook(enter),
+                module.register_forward_hook(leave, always_call=True),
+            ):
+                self._around_forward.callback(hook.remove)
 
     def mute_update(self, *, mute: bool) -> None:
         """Leave the optimizer nothing to update: gradients are dropped just before."""
