@@ -422,7 +422,7 @@ def test_a_callback_that_is_silenced_hears_nothing(process: TrialRun) -> None:
     mine = Counting()
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.callbacks()
+        (mutable,) = training.callbacks
         assert mutable.name == "Counting"
         return mutable.mute, mutable.unmute
 
@@ -449,7 +449,7 @@ def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
     """Rich's is drawn by a thread, which asks the Trainer for it; a hidden one is not shown."""
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.callbacks()
+        (mutable,) = training.callbacks
         return mutable.mute, mutable.unmute
 
     def shown(training: "pl.Trainer", model: Learner) -> bool:
@@ -468,7 +468,7 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(process: TrialRu
     """A model may log to it by itself."""
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.loggers()
+        (mutable,) = training.loggers
         assert mutable.name == "CSVLogger"
         return mutable.mute, mutable.unmute
 

@@ -9,9 +9,9 @@ from torch.distributed import HashStore
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.guard import Guard
 from trainperf.recording.recorder import Recorder
-from trainperf.trials import TrialOptions
 from trainperf.trials.agreement import Agreement, RanksApartError
 from trainperf.trials.probe import TrialsProbe
+from trainperf.trials.start import trials_probe
 from trainperf.trials.training import Training
 
 
@@ -79,7 +79,7 @@ def test_trials_that_end_early_on_a_rank_hold_up_no_other(
     monkeypatch.setattr(Agreement, "of_job", lambda: Agreement(store, 1, 2))
     module = torch.nn.Linear(2, 2)
     training = Training(module, [], torch.device("cpu"))
-    probe = TrialOptions.of([]).probe(training, None, guard)
+    probe = trials_probe(training, None, guard)
     probe.attach(Recorder(monotonic_ns))
     other = Agreement(store, 0, 2)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -148,7 +149,8 @@ def test_the_peak_of_memory_is_read_with_and_without_a_change(
     loop = Loop()
     trial = loop.change("smaller", 0.8)
     plain = by_id(loop.run([trial]))["smaller"]
-    monkeypatch.setattr(loop.training, "peak_bytes", lambda: 700 if loop.on else 900)
+    device = SimpleNamespace(forget_peak=int, peak_bytes=lambda: 700 if loop.on else 900)
+    monkeypatch.setattr(conductor_module, "accelerator_of", lambda _: device)
     monkeypatch.setattr(Snapshot, "device_bytes", 100)
     measured = by_id(loop.run([trial]))["smaller"]
 

@@ -13,20 +13,15 @@ from trainperf.trials.training import Mutable, Training
 class Loud(Training):
     """With two loggers and a callback."""
 
-    def loggers(self) -> list[Mutable]:
-        """Two."""
-        return [Mutable(name, lambda: None, lambda: None) for name in ("A", "B")]
-
-    def callbacks(self) -> list[Mutable]:
-        """One."""
-        return [Mutable("Bar", lambda: None, lambda: None)]
+    loggers = tuple(Mutable(name, lambda: None, lambda: None) for name in ("A", "B"))
+    callbacks = (Mutable("Bar", lambda: None, lambda: None),)
 
 
 def test_each_built_in_trial_is_in_the_list_once_with_its_kind() -> None:
     """And nothing else is: a row of it is a trial, or a family of them."""
     small = training()
     loader = DataLoader(torch.zeros(8, 2), batch_size=2)  # type: ignore[arg-type] # rows
-    loud = Loud(small.module, small.optimizers, small.device, training(batches=loader).source)
+    loud = Loud(small.module, small.optimizers, small.device, training(batches=loader).batches)
     built_in = [*builtin_trials(small), *builtin_trials(loud)]
 
     for each in built_in:

@@ -34,8 +34,9 @@ def without_end(args: TrainingArguments) -> None:
 def without_reports(callback: TrainerCallback) -> None:
     """No logs are kept: callbacks beside ours that write some hear nothing."""
     for handler in handlers_of(callback):
-        kept = [c for c in handler.callbacks if not type(c).__module__.startswith(_REPORTERS)]
-        handler.callbacks = kept
+        handler.callbacks = [
+            each for each in handler.callbacks if not type(each).__module__.startswith(_REPORTERS)
+        ]
 
 
 def handlers_of(callback: TrainerCallback) -> list[CallbackHandler]:

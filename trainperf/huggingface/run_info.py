@@ -61,12 +61,9 @@ def outermost(model: torch.nn.Module) -> torch.nn.Module:
         if type(module).__module__.startswith(_WRAPPERS)
         and not type(module).__module__.startswith("torch.nn.modules")
     ]
-    current = model
-    while True:
-        above = [module for module in holders if current in module._modules.values()]  # noqa: SLF001 named children change
-        if len(above) != 1:
-            return current
-        current = above[0]
+    while len(above := [each for each in holders if model in each._modules.values()]) == 1:  # noqa: SLF001 named children change
+        model = above[0]
+    return model
 
 
 def precision(args: TrainingArguments) -> str:

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Mapping
 from functools import partial
 
-import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trainperf.core.launch_environment import TrialsOver
@@ -24,7 +23,6 @@ from trainperf.huggingface.run_info import configuration, objects, writer_of
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.sinks.loggers import CurveSink
 from trainperf.recording.step_cost import HookPrice
@@ -67,7 +65,6 @@ class MeasuredTraining:
         self._batches: BracketedBatches | None = None
         self._under: int | None = None
         """What goes on after a pause that nobody announced."""
-        self._objects = FitObjects(device=torch.device("cpu"))
         self._passes = Passes(fit)
         self._places: list[Place] = []
         if fit.start(lambda: self._facts(given)):
@@ -183,15 +180,20 @@ class MeasuredTraining:
         self._paused(Gap.VALIDATION)
 
     def on_evaluate(self, _args: object, _state: object, control: TrainerControl) -> None:
-        """An evaluation is over."""
-        self._over(control)
+        """An evaluation is over, or another pause."""
+        if self._under is not None:
+            self.recorder.rest(self._under)
+            self._under = None
+        elif self.recorder.inside_gap:
+            self.recorder.leave_gap()
+        self._next(control)
 
     on_predict = on_evaluate
 
-    def on_save(self, _args: object, _state: object, control: TrainerControl) -> None:
+    def on_save(self, args: object, state: object, control: TrainerControl) -> None:
         """A checkpoint was written."""
         self._paused(Gap.CHECKPOINT)
-        self._over(control)
+        self.on_evaluate(args, state, control)
 
     def on_epoch_end(self, _args: object, _state: object, control: TrainerControl) -> None:
         """No further batch follows in this epoch."""
@@ -238,14 +240,6 @@ class MeasuredTraining:
         if self._under is None and not self.recorder.inside_gap:
             self._under = self.recorder.ground
             self.recorder.rest(gap, since_last=True)
-
-    def _over(self, control: TrainerControl) -> None:
-        if self._under is not None:
-            self.recorder.rest(self._under)
-            self._under = None
-        elif self.recorder.inside_gap:
-            self.recorder.leave_gap()
-        self._next(control)
 
     def _notes(self) -> dict[str, str]:
         notes = {"data_wait": LOADER_UNSEEN} if self._unseen else {}

@@ -2,7 +2,6 @@
 
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import DefaultFlowCallback
-from typing_extensions import override
 
 from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.huggingface.disposable import handlers_of
@@ -42,18 +41,6 @@ class HuggingFaceTraining(FitTraining):
         callback: TrainerCallback,
     ) -> None:
         super().__init__(fit, facts, handlers_of(callback))
-        self._args, self._state = args, state
-
-    @property
-    @override
-    def computes_in_half(self) -> bool:
-        return self._args.bf16 or self._args.fp16 or super().computes_in_half
-
-    @override
-    def logging_interval(self) -> int | None:
-        strategy = str(getattr(self._args.logging_strategy, "value", self._args.logging_strategy))
-        return int(self._state.logging_steps) if strategy == "steps" else None
-
-    @override
-    def set_logging_interval(self, steps: int) -> None:
-        self._state.logging_steps = steps
+        self.computes_in_half |= args.bf16 or args.fp16
+        strategy = str(getattr(args.logging_strategy, "value", args.logging_strategy))
+        self.logs_every = (state, "logging_steps") if strategy == "steps" else None

@@ -139,7 +139,6 @@ class Boundaries:
         self.updates += 1
         if self._raw_step:
             self._recorder.leave()
-            self._raw_step = False
 
     # -- making brackets ----------------------------------------------------------------------
 

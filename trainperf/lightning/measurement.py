@@ -49,8 +49,7 @@ class Measurement(Callback):
         ours = [each for each in trainer.callbacks if isinstance(each, Measurement)]
         attached = sorted(ours, key=lambda callback: callback.defers_to_others)
         # That which measures most leads: `TrainPerf` keeps totals, the others none.
-        leader = max(attached, key=lambda callback: len(callback.measures))
-        if leader is not self:
+        if max(attached, key=lambda callback: len(callback.measures)) is not self:
             return
         # Another callback's `on_exception` that raises keeps ours from being called.
         self._end(INTERRUPTED)
@@ -78,8 +77,9 @@ class Measurement(Callback):
             "on_train_batch_end": fit.guard.wrap(Monitor.part, session.on_train_batch_end)
         }
         if fit.chosen.scaler is not None or fit.tries:
-            hears = fit.guard.wrap(Fit.hooks, session.on_before_optimizer_step)
-            hooks["on_before_optimizer_step"] = hears
+            hooks["on_before_optimizer_step"] = fit.guard.wrap(
+                Fit.hooks, session.on_before_optimizer_step
+            )
         self._listen(**hooks)
 
     def on_exception(

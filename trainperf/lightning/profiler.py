@@ -28,22 +28,19 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Refuse what cannot work before anything is measured."""
-        if stage == "fit":
-            self._demand_alone(trainer)
-            if min(self.ranks) >= trainer.world_size:
-                raise ConfigError(self.beyond(trainer.world_size))
-        super().setup(trainer, pl_module, stage)
-
-    def _demand_alone(self, trainer: "pl.Trainer") -> None:
         theirs = users_profiler(trainer)
-        if isinstance(theirs, PyTorchProfiler):
+        if stage == "fit" and isinstance(theirs, PyTorchProfiler):
             raise ConfigError(
                 f"Trainer(profiler={type(theirs).__name__}) and ScheduledProfiler: torch has "
                 "room for one profiler; take out the trainer's, ScheduledProfiler writes the "
                 "same traces"
             )
-        if sum(isinstance(c, ScheduledProfiler) for c in trainer.callbacks) > 1:
+        several = sum(isinstance(c, ScheduledProfiler) for c in trainer.callbacks) > 1
+        if stage == "fit" and several:
             raise ConfigError(
                 "two ScheduledProfilers on one trainer: torch has room for one profiler; attach "
                 "one, with repeat=2 for two cycles"
             )
+        if stage == "fit" and min(self.ranks) >= trainer.world_size:
+            raise ConfigError(self.beyond(trainer.world_size))
+        super().setup(trainer, pl_module, stage)

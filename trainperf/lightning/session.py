@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.loggers import Logger
 from torch.optim import Optimizer
 
 from trainperf.core.loop_kind import LIGHTNING
@@ -76,11 +75,10 @@ class Session:
         self._step = 0
         self._before_update: Callable[[Optimizer], object] = nothing
         """Tells a training under trial."""
-        self._stand_ins: Sequence[Logger] = ()
         if fit.tries:
             from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
 
-            self._stand_ins = dispose_of(trainer, fit.closing)
+            dispose_of(trainer, fit.closing)
         self.relay = relays.install(trainer, fit.guard.wrap(Fit.hooks, self._bracket))
         fit.undo.callback(relays.restore, trainer)
         self.boundaries.counts = False  # a tuner may train before the fit proper starts
@@ -109,10 +107,9 @@ class Session:
         self._count = _updates(trainer, module)
         self._step = self._count()
         for optimizer in trainer.optimizers if boundaries.manual else ():
-            begins, ends = boundaries.optimizer_begins, boundaries.optimizer_ends
             for register, hears in (
-                (optimizer.register_step_pre_hook, begins),
-                (optimizer.register_step_post_hook, ends),
+                (optimizer.register_step_pre_hook, boundaries.optimizer_begins),
+                (optimizer.register_step_post_hook, boundaries.optimizer_ends),
             ):
                 fit.undo.callback(register(fit.guard.hook(Fit.hooks, hears)).remove)
 
@@ -183,7 +180,7 @@ class Session:
     def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
         from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is
 
-        training = LightningTraining(fit, facts, self._trainer, self._stand_ins)
+        training = LightningTraining(fit, facts, self._trainer)
         self._before_update = training.before_update
         return training.probe()
 
@@ -201,24 +198,19 @@ class Session:
         return {}
 
     def _bracket(self, name: str) -> Bracket | None:
-        action = Action.parse(name)
-        owners = [each for each in self._trainer.callbacks if each.state_key == action.owner]
-        bracket = self.boundaries.bracket(
-            name, overridden=self._overridden(action, owners), ours=any(map(is_ours, owners))
-        )
+        trainer, action = self._trainer, Action.parse(name)
+        callbacks = [each for each in trainer.callbacks if each.state_key == action.owner]
+        objects_of: dict[str, tuple[Sequence[object], type]] = {
+            "Callback": (callbacks, pl.Callback),
+            "LightningModule": ([trainer.lightning_module], pl.LightningModule),
+            "LightningDataModule": ([trainer.datamodule], pl.LightningDataModule),
+        }
+        owners, base = objects_of.get(action.kind, ((), object))
+        overridden = any(overrides(owner, base, action.hook) for owner in owners)  # or Lightning's
+        ours = any(map(is_ours, callbacks))
+        bracket = self.boundaries.bracket(name, overridden=overridden, ours=ours)
         cost = self.fit.cost
         return bracket if bracket is None or cost is None else cost.bracket(bracket)
-
-    def _overridden(self, action: Action, owners: "list[pl.Callback]") -> bool:
-        """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""
-        trainer = self._trainer
-        if action.kind == "Callback":
-            return any(overrides(owner, pl.Callback, action.hook) for owner in owners)
-        if action.kind == "LightningModule":
-            return overrides(trainer.lightning_module, pl.LightningModule, action.hook)
-        if action.kind == "LightningDataModule":
-            return overrides(trainer.datamodule, pl.LightningDataModule, action.hook)
-        return False
 
 
 def _takes_iterator(module: "pl.LightningModule") -> bool:

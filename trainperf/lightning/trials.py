@@ -6,8 +6,9 @@ validation, no scheduler.  Nothing is saved, and nothing of it is logged where p
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,14 +23,13 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
-from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from trainperf.core.errors import ConfigError
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.trials import FitTraining
 from trainperf.recording.process_objects import nothing
-from trainperf.trials.training import Mutable
+from trainperf.trials.training import Mutable, drop_gradients
 
 
 log = logging.getLogger("trainperf")
@@ -41,15 +41,12 @@ _FILES = (TensorBoardLogger, CSVLogger)
 """Loggers that write files, which can as well be written elsewhere, at equal cost."""
 
 
-def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> list[Logger]:
+def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> None:
     """Have nothing kept of a Trainer that is about to fit: its files go where they are removed.
 
     Args:
         trainer: Which it is.
         closing: Removes what was written, as the fit is over.
-
-    Returns:
-        What is logged to.
 
     Raises:
         ConfigError: The process that runs the script cannot be ended from within the fit.
@@ -76,7 +73,6 @@ def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> list[Logger]:
     trainer.callbacks = [
         each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
     ]
-    return loggers
 
 
 def _stand_in(own: Logger, folder: str, name: str) -> Logger:
@@ -107,10 +103,10 @@ class LightningTraining(FitTraining):
         fit: Which it is.
         facts: What it consists of; its loaders and optimizers exist.
         trainer: Whose it is.
-        loggers: What is logged to.
     """
 
     autocast_line = 'Trainer(precision="bf16-mixed")'
+    logs_values = True
     base = pl.Callback
     essential = (ProgressBar,)  # the thread of one looks for it among the callbacks
     step_hooks = (
@@ -122,18 +118,34 @@ class LightningTraining(FitTraining):
         "on_before_optimizer_step",
     )
 
-    def __init__(
-        self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer", loggers: Sequence[Logger]
-    ) -> None:
-        super().__init__(fit, facts, [trainer])
-        self.module: pl.LightningModule = trainer.lightning_module
+    def __init__(self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer") -> None:
         # `training_step` may take `dataloader_iter` and fetch by itself; several loaders may be
         # combined to a batch.
-        if hasattr(_fetcher(trainer), "iterator_wrapper") or len(iterators_of(trainer)) != 1:
-            self.source = None
+        by_itself = hasattr(_fetcher(trainer), "iterator_wrapper")
+        taken = len(iterators_of(trainer)) == 1 and not by_itself
+        super().__init__(fit, replace(facts, takes_batches=taken), [trainer])
+        self.module: pl.LightningModule = trainer.lightning_module
+        self.logs_every = trainer, "log_every_n_steps"
+        # A model may log by itself, so that there must be something to log to.
+        log_to = trainer.loggers.__setitem__
+        self.loggers = [
+            Mutable(
+                type(logger).__name__,
+                partial(log_to, place, DummyLogger()),
+                partial(log_to, place, logger),
+            )
+            for place, logger in enumerate(trainer.loggers)
+            if type(logger) in _FILES
+        ]
+        for bar in trainer.callbacks:
+            if isinstance(bar, ProgressBar):
+                # One that shows nothing, as on ranks but the first, goes on so.
+                shown = getattr(bar, "is_enabled", True)
+                switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
+                self.callbacks.append(Mutable(type(bar).__name__, *switches))
         self._trainer = trainer
-        self._loggers = loggers
         self._precision = trainer.precision_plugin
+        self.computes_in_half |= type(self._precision) is not Precision
         self._drops_gradients = False
         self._steps = 0
         self._run_without_end()
@@ -146,8 +158,8 @@ class LightningTraining(FitTraining):
         """Be between the loop and its loader: each epoch has an iterator of its own."""
         self._steps += 1
         iterators = iterators_of(self._trainer)
-        if self.source is not None and iterators and iterators[0] is not self.source:
-            iterators[0] = self.source.over(iterators[0])
+        if not self.no_batches and iterators and iterators[0] is not self.batches:
+            iterators[0] = self.batches.over(iterators[0])
 
     def _run_without_end(self) -> None:
         """No limit on steps and epochs, no validation, no checkpoint, no step of a scheduler.
@@ -169,7 +181,7 @@ class LightningTraining(FitTraining):
     @override
     def end(self) -> None:
         super().end()
-        if self.source is not None:
+        if not self.no_batches:
             self.step_ended()
             return
         self._trainer.fit_loop.min_epochs = 0
@@ -179,9 +191,7 @@ class LightningTraining(FitTraining):
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Backward is over, and *optimizer* steps: with nothing, while its update is muted."""
         if self._drops_gradients:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    parameter.grad = None
+            drop_gradients(optimizer)
 
     # -- what can be switched -------------------------------------------------------------------
 
@@ -195,11 +205,6 @@ class LightningTraining(FitTraining):
             )
         self._trainer.strategy.precision_plugin = plugin
 
-    @property
-    @override
-    def computes_in_half(self) -> bool:
-        return type(self._precision) is not Precision or super().computes_in_half
-
     @override
     def mute_update(self, *, mute: bool) -> None:
         """As without Lightning; but in automatic optimization backward runs inside the update."""
@@ -207,31 +212,6 @@ class LightningTraining(FitTraining):
             self._drops_gradients = mute
         else:
             super().mute_update(mute=mute)
-
-    @override
-    def loggers(self) -> list[Mutable]:
-        return [
-            Mutable(
-                type(logger).__name__,
-                partial(self._log_to, place, DummyLogger()),
-                partial(self._log_to, place, logger),
-            )
-            for place, logger in enumerate(self._loggers)
-            if type(logger) in _FILES
-        ]
-
-    @override
-    def values_logged(self) -> Mutable:
-        every = self.set_values_interval
-        return Mutable("self.log", partial(every, 0), partial(every, 1))
-
-    @override
-    def logging_interval(self) -> int | None:
-        return int(self._trainer.log_every_n_steps)
-
-    @override
-    def set_logging_interval(self, steps: int) -> None:
-        self._trainer.log_every_n_steps = steps
 
     @override
     def set_values_interval(self, steps: int) -> None:
@@ -246,29 +226,6 @@ class LightningTraining(FitTraining):
 
         if steps != 1:
             own["log"] = rarely
-
-    @property
-    @override
-    def data_parallel(self) -> DistributedDataParallel | None:
-        model = self._trainer.model
-        return model if isinstance(model, DistributedDataParallel) else None
-
-    def _log_to(self, place: int, logger: Logger) -> None:
-        # A model may log by itself, so that there must be something to log to.
-        loggers = list(self._trainer.loggers)
-        loggers[place] = logger
-        self._trainer.loggers = loggers
-
-    @override
-    def callbacks(self) -> list[Mutable]:
-        """With progress bars; one that shows nothing, as on ranks but the first, goes on so."""
-        muted = super().callbacks()
-        for bar in self._trainer.callbacks:
-            if isinstance(bar, ProgressBar):
-                shown = getattr(bar, "is_enabled", True)
-                switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
-                muted.append(Mutable(type(bar).__name__, *switches))
-        return muted
 
 
 def iterators_of(trainer: "pl.Trainer") -> list[Iterator[Any]]:

@@ -289,12 +289,11 @@ class Fit:
         profile = options.profile or facts.profile
         capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
-        lines: list[Probe] = []
         early = EARLY_LINES.take()
         self._prepared_s = prepared_s(early)
         sampled = self.recorder.now_ns is monotonic_ns
         if options.lines and objects.run is not None and sampled:
-            lines = [LinesProbe(objects.run, early=early)]
+            probes.append(LinesProbe(objects.run, early=early))
         else:  # nobody would read what workers write
             WORKER_LINES.end()
         if run is None:
@@ -315,7 +314,6 @@ class Fit:
             )
             self.audit.ledger = self.chosen.ledger
             probes.append(self.audit)
-        probes += lines
         first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
         if options.machine and sampled and first:
             probes += machine_probe(run, self._outputs.rank, objects.device)
@@ -503,10 +501,8 @@ class Fit:
 
     def _at_exit(self) -> None:
         error = last_error()
-        if error is None or error is self._error_before:
-            self.end(self.reason_at_exit)
-        else:
-            self.end(ended_by(type(error)))
+        heard = error is not None and error is not self._error_before
+        self.end(ended_by(type(error)) if heard else self.reason_at_exit)
 
 
 def _trials(fit: Fit, facts: FitFacts) -> Probe:

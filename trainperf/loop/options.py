@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
@@ -74,26 +73,27 @@ class FitOptions:
         demand_mask(self.tokens)
         if self.dirpath is not None:
             path_of(self.dirpath)
-        if self.log_every_n_steps is not None and self.log_every_n_steps < 1:
-            raise ConfigError(
-                f"log_every_n_steps={self.log_every_n_steps}: must be at least 1; leave it out for "
-                "the usual number"
-            )
-        if self.audit_at is not None and self.audit_at < 0:
-            raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
-        if self.hang_after_s is not None and self.hang_after_s <= 0:
-            raise ConfigError(
-                f"hang_after_s={self.hang_after_s}: must be above 0; None watches for nothing"
-            )
+        every, audit_at, hang_s = self.log_every_n_steps, self.audit_at, self.hang_after_s
+        refused = {
+            f"log_every_n_steps={every}: must be at least 1; leave it out for the usual number": (
+                every is not None and every < 1
+            ),
+            f"audit_at={audit_at}: steps count from 0; try audit_at=20": (
+                audit_at is not None and audit_at < 0
+            ),
+            f"hang_after_s={hang_s}: must be above 0; None watches for nothing": (
+                hang_s is not None and hang_s <= 0
+            ),
+        }
+        for why, holds in refused.items():
+            if holds:
+                raise ConfigError(why)
         self.meters, self.sinks, self.probes = checked(self.meters, self.sinks, self.probes)
         if self.trials:
-            self._demand_trials()
+            from trainperf.trials import demand_trials  # noqa: PLC0415 it loads every change there is
 
-    def _demand_trials(self) -> None:
-        from trainperf.trials import Trial, TrialOptions  # noqa: PLC0415 it loads every change there is
-
-        TrialOptions.of(cast("Sequence[Trial]", self.trials))
-        if LaunchOptions.of_this_process().trials is None:
+            demand_trials(self.trials)
+        if self.trials and LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)
 
     def launched(self) -> LaunchOptions:

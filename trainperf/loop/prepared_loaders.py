@@ -18,7 +18,6 @@ from trainperf.recording.run_identity import OF_FABRIC
 
 T = TypeVar("T")
 
-Copies = AbstractContextManager[None]
 Through = Callable[[Iterator[Any]], Iterator[Any]]
 """What batches go through; `iter`, which gives an iterator as it is, for nothing."""
 Mover = Callable[..., object]
@@ -99,7 +98,7 @@ class CarriedBatch:
 
     batch: object
     move: Mover
-    copies: Copies
+    copies: AbstractContextManager[None]
 
     def to(self, device: torch.device, **options: bool) -> object:
         """The batch itself, moved by the framework."""
@@ -107,16 +106,28 @@ class CarriedBatch:
             return self.move(self.batch, device, **options)
 
 
-def carried(loader: object, copies: Copies) -> Callable[[object], object] | None:
+def carried(
+    loader: object, copies: AbstractContextManager[None]
+) -> Callable[[object], object] | None:
     """What to hand to a prepared loader in place of a batch; `None` if it copies nothing."""
     device = getattr(loader, "device", None)  # a dispatcher has none: it cuts batches up first
     if device is None or torch.device(device).type == "cpu":
         return None
-    move = _mover(loader)
+    # Whoever has prepared it has loaded these.
+    if _name_under(loader) == ACCELERATED:
+        from accelerate.utils import send_to_device  # noqa: PLC0415 see above
+
+        move = cast("Mover", send_to_device)
+    else:
+        from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
+
+        move = move_data_to_device
     return lambda batch: CarriedBatch(batch, move, copies)
 
 
-def batches_of(loader: Iterable[Any], copies: Copies, through: Through) -> Iterator[Any]:
+def batches_of(
+    loader: Iterable[Any], copies: AbstractContextManager[None], through: Through
+) -> Iterator[Any]:
     """The batches of an epoch, whose copy is bracketed where the loader makes it.
 
     Args:
@@ -154,18 +165,6 @@ def _prepared(
         yield from loader
     finally:
         setattr(loader, name, inner)
-
-
-def _mover(loader: object) -> Mover:
-    """What copies its batches to a device."""
-    # Whoever has prepared it has loaded them.
-    if _name_under(loader) == ACCELERATED:
-        from accelerate.utils import send_to_device  # noqa: PLC0415 see above
-
-        return cast("Mover", send_to_device)
-    from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
-
-    return lambda batch, device, **_: move_data_to_device(batch, device)
 
 
 def _name_under(loader: object) -> str:

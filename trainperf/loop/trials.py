@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any, cast
 
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.loop.prepared_loaders import holds_ahead, loader_under
 from trainperf.recording.probes.base import Probe
-from trainperf.trials import Trial, TrialOptions
+from trainperf.trials import Trial
 from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.start import trials_probe
 from trainperf.trials.state import Stateful
-from trainperf.trials.training import Mutable, Training, outermost_layers
+from trainperf.trials.training import Mutable, Training
 
 
 class FitTraining(Training):
@@ -42,46 +42,21 @@ class FitTraining(Training):
         if facts.takes_batches:
             source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
             fit.through = source.over
-        states = [each for each in (*objects.schedulers, objects.scaler) if each is not None]
         super().__init__(
             cast("nn.Module", objects.module),  # nothing else is tried
             objects.optimizers,
             objects.device,
             source,
             facts.micro_batches,
-            [each for each in states if isinstance(each, Stateful)],
+            [each for each in (*objects.schedulers, objects.scaler) if isinstance(each, Stateful)],
         )
         self.kind = facts.kind
         self._fit, self._run = fit, objects.run
         self._owners = [(owner, list(owner.callbacks)) for owner in owners]
         self._muted: set[int] = set()
         """Ids of callbacks that are left out."""
-
-    def probe(self) -> Probe:
-        """What takes it through its trials."""
-        trials = cast("Sequence[Trial]", self._fit.options.trials)
-        options = TrialOptions.of(trials, self._fit.launch.trials)
-        return options.probe(self, self._run, self._fit.guard)
-
-    @override
-    def end(self) -> None:
-        self._fit.tried = True
-        super().end()
-
-    @override
-    def parts_to_compile(self) -> list[nn.Module]:
-        """Not a model that the loop calls under our hooks, which tell forward from the rest."""
-        if self.kind.own:
-            return super().parts_to_compile()
-        module = self.module
-        return outermost_layers(
-            module.module if isinstance(module, DistributedDataParallel) else module
-        )
-
-    @override
-    def callbacks(self) -> list[Mutable]:
-        """The user's that do something in a step; a progress bar is among them."""
-        return [
+        # The user's that do something in a step.
+        self.callbacks: list[Mutable] = [
             Mutable(
                 type(each).__name__,
                 partial(self._leave_out, self._muted.add, id(each)),
@@ -92,6 +67,16 @@ class FitTraining(Training):
             if not (is_ours(each) or isinstance(each, self.essential))
             and any(overrides(each, self.base, hook) for hook in self.step_hooks)
         ]
+
+    def probe(self) -> Probe:
+        """What takes it through its trials."""
+        fit, own = self._fit, cast("Sequence[Trial]", self._fit.options.trials)
+        return trials_probe(self, self._run, fit.guard, own, fit.launch.trials)
+
+    @override
+    def end(self) -> None:
+        self._fit.tried = True
+        super().end()
 
     def _leave_out(self, change: Callable[[int], None], callback: int) -> None:
         """After that change of what is muted."""

@@ -45,8 +45,7 @@ def loader_in_use() -> object | None:
     loaders = list(living(DataLoader))
     datasets = {id(loader.dataset) for loader in loaders}
     if len(datasets) > 1:
-        iterated = {id(iterator._dataset) for iterator in living(_BaseDataLoaderIter)}  # noqa: SLF001 it names its loader nowhere else
-        datasets &= iterated
+        datasets &= {id(iterator._dataset) for iterator in living(_BaseDataLoaderIter)}  # noqa: SLF001 it names its loader nowhere else
     if not loaders:
         iterators = (each for each in living(object) if hasattr(type(each), "__next__"))
         return next(filter(library_of, iterators), None)
@@ -62,10 +61,8 @@ def schedulers_of(optimizers: Sequence[Optimizer]) -> list[LRScheduler]:
 
 def scaler_of(optimizer: Optimizer) -> torch.amp.GradScaler | None:
     """The GradScaler that steps the optimizer now; it remembers it until its `update()`."""
-    for scaler in living(torch.amp.GradScaler):
-        if scaler.is_enabled() and id(optimizer) in scaler._per_optimizer_states:  # noqa: SLF001 it names them nowhere else
-            return scaler
-    return None
+    scalers = (scaler for scaler in living(torch.amp.GradScaler) if scaler.is_enabled())
+    return next((s for s in scalers if id(optimizer) in s._per_optimizer_states), None)  # noqa: SLF001 it names them nowhere else
 
 
 def fabric_precision(module: nn.Module) -> dict[str, Scalar]:

@@ -8,7 +8,6 @@ import os
 import sys
 from threading import get_ident
 from traceback import walk_stack
-from weakref import ReferenceType, ref
 
 from torch.optim import Optimizer
 
@@ -21,6 +20,9 @@ from trainperf.recording.process_objects import nothing
 
 
 _PART = "recording from outside"
+
+_STEP = Optimizer.profile_hook_step(nothing).__code__
+"""What torch puts around the `step` of every optimizer, and calls hooks in."""
 
 _TRAINERS = ("lightning.pytorch.", "pytorch_lightning.", "transformers.trainer")
 """Modules whose loops have callbacks: where ours is not at work it was refused, or has failed."""
@@ -52,30 +54,21 @@ class ProcessUpdates:
     def _wait(self) -> None:
         """For the first update of a loop."""
         self._loop: OutsideLoop | None = None
-        self._outermost: ReferenceType[Optimizer] | None = None
-        """Whose update goes on; one that has raised has not ended, and is not held."""
         self.begins.thread = self.ends.thread = get_ident()
-        self.begins.act = self._guard.hook(_PART, self._update_begins)
-        self.ends.act = self._guard.hook(_PART, self._update_ends)
+        self.begins.act = nothing
+        self.ends.act = self._guard.hook(_PART, self._begin)
 
     def _over(self, optimizer: Optimizer) -> None:
         """An update is not of the loop that was recorded: that is over."""
         self.end()
         self._begin(optimizer)
 
-    def _update_begins(self, optimizer: Optimizer, *_: object) -> None:
-        if not _goes_on(self._outermost):
-            self._outermost = ref(optimizer)
+    def _begin(self, optimizer: Optimizer, *_: object) -> None:
+        """Nothing is recorded from outside, unless from here on.
 
-    def _update_ends(self, optimizer: Optimizer, *_: object) -> None:
-        outermost = self._outermost and self._outermost()
-        if optimizer is outermost:  # one that it steps itself is part of it
-            self._outermost = None
-            self._begin(optimizer)
-
-    def _begin(self, optimizer: Optimizer) -> None:
-        """Nothing is recorded from outside, unless from here on."""
-        if not Monitor.under_way and not _inside_trainer():
+        The update of an optimizer that another one steps itself is part of the other's.
+        """
+        if not Monitor.under_way and _updates_under_way() == 1 and not _inside_trainer():
             self.begins.act = self.ends.act = nothing
             self._loop = OutsideLoop(optimizer, (self.begins, self.ends), self._over)
         if Monitor.under_way and not self._noted:  # by whomever
@@ -83,14 +76,10 @@ class ProcessUpdates:
             self._options.send(LaunchSignal.RECORDED)
 
 
-def _goes_on(outermost: "ReferenceType[Optimizer] | None") -> bool:
-    """Whether a call of its `step` is on the stack."""
-    optimizer = outermost and outermost()
-    frames = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
-    return optimizer is not None and any(
-        frame.f_code.co_name == "step" and frame.f_locals.get("self") is optimizer
-        for frame, _ in frames
-    )
+def _updates_under_way() -> int:
+    """How many calls of `step` go on in this thread, inside each other."""
+    stack = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
+    return sum(frame.f_code is _STEP for frame, _ in stack)
 
 
 def _inside_trainer() -> bool:

@@ -44,7 +44,7 @@ def begin(text: str) -> None:
 
 
 def _begin(options: LaunchOptions, guard: Guard) -> None:
-    def first_update(*given: object) -> None:
+    def first_update(*_: object) -> None:
         """What records is loaded, and is called from here on in our place.
 
         Hooks stay as long as the process lives: PyTorch goes through them while they run.
@@ -55,7 +55,6 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
         updates = ProcessUpdates(options)
         for handle, hook in ((before, updates.begins), (after, updates.ends)):
             SwitchedHook(handle, hook).puts[0]()
-        updates.begins(*given)
 
     options.send(LaunchSignal.LOADED)
     EARLY_LINES.start("torch")

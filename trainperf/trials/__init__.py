@@ -8,8 +8,8 @@ turns, in a run that is thrown away.  Changes of the script's own come before th
     TrainPerf(trials=[Trial("no_dropout", on=model.without_dropout, off=model.with_dropout)])
 """
 
-from trainperf.trials.start import TrialOptions
+from trainperf.trials.start import demand_trials
 from trainperf.trials.trial import Trial, cannot
 
 
-__all__ = ["Trial", "TrialOptions", "cannot"]
+__all__ = ["Trial", "cannot", "demand_trials"]

@@ -6,14 +6,14 @@ answer, ends the trials of the others.
 """
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.recording.schedule import comes_true
 
 
 PATIENCE_NS = 300_000_000_000
@@ -89,9 +89,7 @@ class Agreement:
         self._number += 1
         places = [self._place(rank) for rank in range(self._ranks)]
         self._store.set(places[self._rank], value)
-        deadline_ns = monotonic_ns() + self._patience_ns
-        while not self._store.check(places) and monotonic_ns() < deadline_ns:
-            time.sleep(_POLL_S)
+        comes_true(partial(self._store.check, places), self._patience_ns, _POLL_S)
         answers = [
             self._store.get(place).decode() if self._store.check([place]) else _GONE
             for place in places

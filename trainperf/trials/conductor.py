@@ -88,6 +88,9 @@ class Conductor:
         self._guard = guard
         self._results = list(earlier)
         self._baseline_ns: list[float] = []
+        self._agree = training.agreement.largest
+        """The largest of a value over all ranks, so that every rank decides alike; it raises
+        `RanksApartError` if a rank has not answered: its trials may have been switched off."""
         self._began_ns = monotonic_ns()
         self._trying = ""
         self.reads_loss = False
@@ -123,7 +126,7 @@ class Conductor:
             trying=self._trying,
             script=self._launch.script,
             restored=RESTORED,
-            took_s=self._spent_ns() / 1e9,
+            took_s=(monotonic_ns() - self._began_ns) / 1e9,
         )
 
     # -- one trial ------------------------------------------------------------------------------
@@ -162,10 +165,19 @@ class Conductor:
         if remaining <= 0:
             self._note(trial, verdict="undecided", reason="no time was left for it")
             return
-        self._announce(trial)
-        result = yield from self._measured(trial, min(remaining / left, TRIAL_NS))
-        self._results.append(result)
+        yield from self._run(trial, remaining / left)
         self._tell(self.so_far())
+
+    def _run(
+        self, trial: Trial, for_ns: float, parts: Sequence[Trial] = ()
+    ) -> Steps[document.TrialResult]:
+        """A trial that is told before it begins, and its result kept; of a set with its *parts*."""
+        self._trying = trial.id
+        self._tell(self.so_far())
+        result = yield from self._measured(trial, min(for_ns, TRIAL_NS))
+        result = msgspec.structs.replace(result, parts=tuple(each.id for each in parts))
+        self._results.append(result)
+        return result
 
     def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
         """What a trial came to; afterwards all is as it was, unless the fit has ended amid it."""
@@ -184,8 +196,10 @@ class Conductor:
             self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off.ns
         if blocks.graphs >= blocks.pairs:
-            built = f"torch.compile built {blocks.graphs} graphs"
-            reason = f"{built} while it was switched {blocks.pairs} times"
+            reason = (
+                f"torch.compile built {blocks.graphs} graphs while it was switched "
+                f"{blocks.pairs} times"
+            )
             return result_of(trial, verdict="failed", reason=reason)
         speedup = blocks.speedup()
         differs = losses is not None and not alike(losses, trial.tolerance)
@@ -241,13 +255,11 @@ class Conductor:
         blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
-            turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
-            for on in turns:
+            for on in (False, True) if blocks.pairs % 2 == 0 else (True, False):
                 yield from self._block(trial, blocks, steps, on=on)
             if blocks.pairs in LOOKS and is_decided(blocks.speedup()):
                 break
-            over = self._agree(monotonic_ns() - until_ns) > 0
-            if over and blocks.pairs >= LOOKS[0]:
+            if blocks.pairs >= LOOKS[0] and self._agree(monotonic_ns() - until_ns) > 0:
                 break
         blocks.graphs = int(self._agree(graphs_built() - graphs))
         return blocks
@@ -258,11 +270,12 @@ class Conductor:
             self._switch(trial, on=True)
         if ahead := trial.warmup_steps + self._training.steps_ahead:
             yield ahead
-        accelerator_of(self._training.device).forget_peak()
+        accelerator = accelerator_of(self._training.device)
+        accelerator.forget_peak()
         self.untouched = not on
         ran = yield steps
         self.untouched = False
-        side, peak = blocks.on if on else blocks.off, self._training.peak_bytes()
+        side, peak = blocks.on if on else blocks.off, accelerator.peak_bytes()
         side.peaks += [] if peak is None else [peak]
         if on:
             self._switch(trial, on=False)
@@ -288,10 +301,7 @@ class Conductor:
             if both.id in self._launch.ended_by:
                 self._note(both, verdict="failed", reason=self._launch.ended_by[both.id])
                 continue
-            self._announce(both)
-            result = yield from self._measured(both, min(remaining / (len(best) - place), TRIAL_NS))
-            result = msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
-            self._results.append(result)
+            result = yield from self._run(both, remaining / (len(best) - place), tried)
             if result.verdict == "faster" and (result.speedup or 0.0) > so_far * ADDS:
                 chosen, so_far = tried, result.speedup or so_far
 
@@ -324,27 +334,12 @@ class Conductor:
         ended = self._launch.ended_by.get(trial.id, "")
         return trial.why_not() or ended or bound_of(trial, self._results)
 
-    def _agree(self, value: float) -> float:
-        """The largest of a value over all ranks, so that every rank decides alike.
-
-        Raises:
-            RanksApartError: A rank has not answered; its trials may have been switched off.
-        """
-        return self._training.agreement.largest(value)
-
-    def _announce(self, trial: Trial) -> None:
-        self._trying = trial.id
-        self._tell(self.so_far())
-
     def _note(self, trial: Trial, *, verdict: document.TrialVerdict, reason: str) -> None:
         self._results.append(result_of(trial, verdict=verdict, reason=reason))
 
-    def _spent_ns(self) -> int:
-        return monotonic_ns() - self._began_ns
-
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""
-        return -self._agree(float(self._spent_ns() - self._total_ns))
+        return -self._agree(float(monotonic_ns() - self._began_ns - self._total_ns))
 
 
 def _multiple(steps: int, trial: Trial) -> int:

@@ -69,9 +69,9 @@ def positions(batches: Collection[object]) -> int:
 def trimmed(batch: Any) -> Any:  # noqa: ANN401 the user's batch, of the same type
     """The batch without the columns in which no row has text, on whichever side they are."""
     mask = mask_of(batch)
-    first, last = _span(mask)
-    width = mask.shape[1]
-    if last - first == width:
+    columns = torch.nonzero(mask.any(0)).flatten().tolist() or [0]  # without text it keeps one
+    first, last = columns[0], columns[-1] + 1
+    if last - first == mask.shape[1]:
         return batch
     return like(
         batch,
@@ -102,12 +102,6 @@ def by_length(batches: Sequence[Any]) -> list[Any]:
         trimmed(like(batches[0], {name: column[group] for name, column in pooled.items()}))
         for group in groups
     ]
-
-
-def _span(mask: Tensor) -> tuple[int, int]:
-    """First column with text, and the one behind the last; a batch without text keeps one."""
-    columns = torch.nonzero(mask.any(0)).flatten().tolist()
-    return (columns[0], columns[-1] + 1) if columns else (0, 1)
 
 
 def _pooled(batches: Sequence[Batch]) -> dict[str, Tensor]:

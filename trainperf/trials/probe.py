@@ -37,6 +37,7 @@ class TrialsProbe(Probe):
     def __init__(self, conductor: Conductor, training: Training) -> None:
         self._conductor = conductor
         self._training = training
+        self._accelerator = accelerator_of(training.device)
         self._plan: Steps[None] | None = None
         self._left = 0
         self._ran: list[Ran] = []
@@ -61,8 +62,11 @@ class TrialsProbe(Probe):
         if not self._conductor.untouched:
             draft.tags |= Tag.TRIAL
         self._left -= 1
-        if not self._left:
-            self._finish_on_device(draft)
+        if not self._left and self._accelerator.asynchronous:
+            # What is still queued there is part of this block, and of its last step; the process
+            # ends with the trials: it is nobody's training.
+            self._accelerator.synchronize()
+            self.recorder.prolong(draft)
         self._training.step_ended()
         work = self._training.batches.take_work()
         if self._left >= 0:
@@ -83,14 +87,7 @@ class TrialsProbe(Probe):
         plan, self._plan = self._plan, None
         if plan is not None:
             plan.close()
-            self._training.decide_alone()
-
-    def _finish_on_device(self, draft: Draft) -> None:
-        """What is still queued there is part of this block, and of its last step."""
-        accelerator = accelerator_of(self._training.device)
-        if accelerator.asynchronous:
-            accelerator.synchronize()  # its process ends with the trials: it is nobody's training
-            self.recorder.prolong(draft)
+            self._training.agreement.leave()
 
 
 def _value(loss: object) -> float | None:

@@ -86,9 +86,8 @@ def mean_loss(steps: Sequence[Ran]) -> float | None:
 def alike(losses: tuple[float, float], tolerance: float | None) -> bool:
     """Whether both mean losses are those of the same training."""
     first, second = losses
-    if tolerance is None:
-        return True
-    return abs(first - second) <= tolerance * max(abs(first), abs(second), 1e-2)
+    scale = max(abs(first), abs(second), 1e-2)
+    return tolerance is None or abs(first - second) <= tolerance * scale
 
 
 class RaisedError(Exception):
@@ -109,11 +108,10 @@ def most_promising(trials: Sequence[Trial], results: Sequence[document.TrialResu
 def bound_of(trial: Trial, results: Sequence[document.TrialResult]) -> str:
     """Why its ceiling leaves nothing to try; empty if it does."""
     ceiling = _ceiling(trial, results)
-    if ceiling is None or ceiling.speedup is None:
+    speedup = None if ceiling is None else ceiling.speedup
+    if ceiling is None or speedup is None or speedup >= LEAST_GAIN or not ceiling.little_to_gain:
         return ""
-    if ceiling.speedup < LEAST_GAIN and ceiling.little_to_gain:
-        return f"not worth a trial: {ceiling.title} brings {ceiling.speedup:.2f}×"
-    return ""
+    return f"not worth a trial: {ceiling.title} brings {speedup:.2f}×"
 
 
 def _ceiling(trial: Trial, results: Sequence[document.TrialResult]) -> document.TrialResult | None:

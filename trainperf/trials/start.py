@@ -1,7 +1,7 @@
 """Start of the trials of a fit: what was asked for, and the probe that carries it out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from trainperf.analysis.diagnosis.offers import selects
@@ -10,6 +10,7 @@ from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialLaunch
 from trainperf.recording.guard import Guard
+from trainperf.recording.process_objects import nothing
 from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.conductor import Conductor
 from trainperf.trials.probe import TrialsProbe
@@ -17,63 +18,50 @@ from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialOptions:
-    """What is to be tried, in a process that ends with the last trial."""
+def demand_trials(trials: Sequence[object]) -> None:
+    """Refuse what cannot be tried.
 
-    own: tuple[Trial, ...] = ()
-    """The user's, before the built-in ones."""
-    launch: TrialLaunch = field(default_factory=TrialLaunch)
-    """What the command was told; its defaults where there is none."""
+    Raises:
+        ConfigError: A member is no trial, or two have the same name.
+    """
+    ids: list[str] = []
+    for trial in trials:
+        if not isinstance(trial, Trial):
+            raise ConfigError(f"trials=[{trial!r}]: not a Trial; try Trial('name', on=…, off=…)")
+        if trial.id in ids:
+            raise ConfigError(f"trials: two are named {trial.id!r}; give one another name")
+        ids.append(trial.id)
 
-    @classmethod
-    def of(cls, trials: Sequence[Trial], launch: TrialLaunch | None = None) -> "TrialOptions":
-        """The user's trials, in a process that was launched for them.
 
-        Raises:
-            ConfigError: A member is no trial, or two have the same name.
-        """
-        strangers = [trial for trial in trials if not isinstance(trial, Trial)]
-        if strangers:
-            raise ConfigError(
-                f"trials=[{strangers[0]!r}]: not a Trial; try Trial('name', on=…, off=…)"
-            )
-        ids = [trial.id for trial in trials]
-        twice = next((id_ for id_ in ids if ids.count(id_) > 1), None)
-        if twice is not None:
-            raise ConfigError(f"trials: two are named {twice!r}; give one another name")
-        return cls(own=tuple(trials), launch=launch or TrialLaunch())
+def trials_probe(
+    training: Training,
+    run: Path | None,
+    guard: Guard,
+    own: Sequence[Trial] = (),
+    launch: TrialLaunch | None = None,
+) -> TrialsProbe:
+    """The probe that carries out trials, in a process that ends with the last of them.
 
-    def probe(self, training: Training, run: Path | None, guard: Guard) -> TrialsProbe:
-        """The probe that carries them out.
-
-        Args:
-            training: That is tried.
-            run: Directory of the run; `None` on ranks that write nothing.
-            guard: Of the fit.
-        """
-
-        def tell(trials: Trials) -> None:
-            if run is not None:
-                write_document(trials, run)
-
-        path = self.launch.earlier
-        before = None if path is None else read_document(Trials, Path(path))
-        earlier = [] if before is None else [trial for trial in before.trials if not trial.parts]
-        chosen = self._chosen(training)
-        conductor = Conductor(training, chosen, self.launch, tell, guard, earlier)
-        # The training has no end of its own any more.
-        guard.when_faulty(TrialsProbe.name, training.decide_alone)
-        guard.when_faulty(TrialsProbe.name, training.end)
-        return TrialsProbe(conductor, training)
-
-    def _chosen(self, training: Training) -> list[Trial]:
-        launch = self.launch
-        # The user's come first, and take the place of built-in ones of their names.
-        several = (*self.own, *builtin_trials(training), *self.own)
-        return [
-            trial
-            for trial in {trial.id: trial for trial in several}.values()
-            if (not launch.only or selects(launch.only, trial.id))
-            and not selects(launch.without, trial.id)
-        ]
+    Args:
+        training: That is tried.
+        run: Directory of the run; `None` on ranks that write nothing.
+        guard: Of the fit.
+        own: The user's: they come first, and take the place of built-in ones of their names.
+        launch: What the command was told; its defaults where there is none.
+    """
+    launch = launch or TrialLaunch()
+    tell = nothing if run is None else partial(write_document, run=run)
+    before = None if launch.earlier is None else read_document(Trials, Path(launch.earlier))
+    earlier = [] if before is None else [trial for trial in before.trials if not trial.parts]
+    several = {trial.id: trial for trial in (*own, *builtin_trials(training), *own)}
+    chosen = [
+        trial
+        for trial in several.values()
+        if (not launch.only or selects(launch.only, trial.id))
+        and not selects(launch.without, trial.id)
+    ]
+    conductor = Conductor(training, chosen, launch, tell, guard, earlier)
+    # The training has no end of its own any more.
+    guard.when_faulty(TrialsProbe.name, training.agreement.leave)
+    guard.when_faulty(TrialsProbe.name, training.end)
+    return TrialsProbe(conductor, training)

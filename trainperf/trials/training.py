@@ -5,9 +5,8 @@ Its process was started for the trials, and ends with them: nothing of it is kep
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 import torch.distributed as dist
@@ -15,7 +14,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from trainperf.accelerators import accelerator_of
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
@@ -50,6 +48,15 @@ class Training:
     """How advice is worded."""
     autocast_line = 'with torch.autocast("{device}", torch.bfloat16): loss = …'
     """How to keep autocast."""
+    logs_every: tuple[object, str] | None = None
+    """Whose attribute of which name holds the steps between two points in the loggers; `None` where
+    the loop has no such setting."""
+    logs_values = False
+    """Whether the step hands values to the loop by calls of `self.log`."""
+    loggers: Sequence[Mutable] = ()
+    """Loggers of the loop, each of which can be silenced."""
+    callbacks: Sequence[Mutable] = ()
+    """The user's callbacks, each of which can be silenced."""
 
     def __init__(
         self,
@@ -63,9 +70,23 @@ class Training:
         self.module = module
         self.optimizers = list(optimizers)
         self.device = device
-        self.source = source
+        self.batches = source or BatchSource()
+        """What the loop is handed; empty where they cannot be taken over."""
+        self.no_batches = "" if source else "its batches cannot be taken over"
+        """Why batches cannot be taken over; empty if they can."""
         self.micro_batches = micro_batches
         self.others = list(others)
+        self.data_parallel = module if isinstance(module, DistributedDataParallel) else None
+        """What reduces the gradients over the ranks; `None` without DDP."""
+        self.agreement = Agreement.of_job()
+        """By which every rank decides alike."""
+        self.distributed = dist.is_initialized() and dist.get_world_size() > 1
+        """Whether more than one rank trains."""
+        self.steps_ahead = math.ceil(self.batches.ahead / micro_batches)
+        """Steps whose batches the loop holds already when something is switched."""
+        first = next(module.parameters(), None)
+        self.computes_in_half = first is not None and first.dtype in (torch.float16, torch.bfloat16)
+        """Whether forward is in half precision already, by autocast or by its parameters."""
         self._autocast = ExitStack()
         self._around_forward, self._before_update = ExitStack(), ExitStack()
         """What removes the hooks that are set."""
@@ -77,8 +98,7 @@ class Training:
 
     def end(self) -> None:
         """End the process: what follows would save what the trials have trained."""
-        if self.source is not None:
-            self.source.end()
+        self.batches.end()
 
     def set_autocast(self, dtype: torch.dtype | None) -> None:
         """Compute forward under autocast from the next step on; `None` ends that.
@@ -86,98 +106,10 @@ class Training:
         Here: the forward of the watched module.  A loss outside of it stays as it was.
         """
         self._around_forward.close()
-        if dtype is not None:
-            self._enter_in_forward(torch.autocast(self.device.type, dtype))
+        if dtype is None:
+            return
+        context = torch.autocast(self.device.type, dtype)
 
-    def mute_update(self, *, mute: bool) -> None:
-        """Leave the optimizer nothing to update: gradients are dropped just before."""
-        self._before_update.close()
-        for optimizer in self.optimizers if mute else ():
-            hook = optimizer.register_step_pre_hook(_drop_gradients)
-            self._before_update.callback(hook.remove)
-
-    @property
-    def batches(self) -> BatchSource:
-        """What the loop is handed; empty where they cannot be taken over, as `no_batches` says."""
-        return self.source or BatchSource()
-
-    @property
-    def no_batches(self) -> str:
-        """Why batches cannot be taken over; empty if they can."""
-        return "" if self.source is not None else "its batches cannot be taken over"
-
-    @property
-    def computes_in_half(self) -> bool:
-        """Whether forward is in half precision already, by autocast or by its parameters."""
-        first = next(self.module.parameters(), None)
-        return first is not None and first.dtype in (torch.float16, torch.bfloat16)
-
-    @property
-    def steps_ahead(self) -> int:
-        """Steps whose batches the loop holds already when something is switched."""
-        return math.ceil(self.batches.ahead / self.micro_batches)
-
-    def loggers(self) -> list[Mutable]:
-        """Loggers of the loop, each of which can be silenced."""
-        return []
-
-    def values_logged(self) -> Mutable | None:
-        """Calls in the step that hand values to the loop; `None` where it has none."""
-        return None
-
-    def callbacks(self) -> list[Mutable]:
-        """The user's callbacks, each of which can be silenced."""
-        return []
-
-    def logging_interval(self) -> int | None:
-        """Steps between two points in the loggers; `None` where the loop has no such setting."""
-        return None
-
-    def set_logging_interval(self, steps: int) -> None:
-        """Log every so many steps; nothing happens where there is no such setting."""
-
-    def set_values_interval(self, steps: int) -> None:
-        """Have the step hand its values over every so many steps only."""
-
-    @property
-    def data_parallel(self) -> DistributedDataParallel | None:
-        """What reduces the gradients over the ranks; `None` without DDP."""
-        return self.module if isinstance(self.module, DistributedDataParallel) else None
-
-    def set_reduction(self, *, on: bool) -> None:
-        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
-        if self.data_parallel is not None:
-            self.data_parallel.require_backward_grad_sync = on
-
-    def parts_to_compile(self) -> list[nn.Module]:
-        """Parts whose `compile()` makes the model a compiled one.
-
-        Here: the module itself, or each of several.  Where a framework calls another method of it
-        than `forward`, its `outermost_layers`.
-        """
-        return list(self.module) if isinstance(self.module, nn.ModuleList) else [self.module]
-
-    # -- the same for all -----------------------------------------------------------------------
-
-    def peak_bytes(self) -> int | None:
-        """Most bytes that the allocator has handed out; `None` on a CPU."""
-        return accelerator_of(self.device).peak_bytes()
-
-    @property
-    def distributed(self) -> bool:
-        """Whether more than one rank trains."""
-        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-    @cached_property
-    def agreement(self) -> Agreement:
-        """By which every rank decides alike."""
-        return Agreement.of_job()
-
-    def decide_alone(self) -> None:
-        """Nothing is tried any more on this rank: the others need not wait for its answers."""
-        self.agreement.leave()
-
-    def _enter_in_forward(self, context: AbstractContextManager[object]) -> None:
         # Not traced: the module itself may be compiled, and dynamo cannot leave the context.
         @torch.compiler.disable  # type: ignore[untyped-decorator] # as torch declares it
         def enter(*_: object) -> None:
@@ -189,10 +121,39 @@ class Training:
 
         several = isinstance(self.module, nn.ModuleList)
         for module in self.module.children() if several else [self.module]:
-            before = module.register_forward_pre_hook(enter)
-            after = module.register_forward_hook(leave, always_call=True)
-            self._around_forward.callback(before.remove)
-            self._around_forward.callback(after.remove)
+            for hook in (
+                module.register_forward_pre_hook(enter),
+                module.register_forward_hook(leave, always_call=True),
+            ):
+                self._around_forward.callback(hook.remove)
+
+    def mute_update(self, *, mute: bool) -> None:
+        """Leave the optimizer nothing to update: gradients are dropped just before."""
+        self._before_update.close()
+        for optimizer in self.optimizers if mute else ():
+            hook = optimizer.register_step_pre_hook(drop_gradients)
+            self._before_update.callback(hook.remove)
+
+    def set_values_interval(self, steps: int) -> None:
+        """Have the step's calls of `self.log` do something in every so many steps; 0 is none."""
+
+    def set_reduction(self, *, on: bool) -> None:
+        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
+        if self.data_parallel is not None:
+            self.data_parallel.require_backward_grad_sync = on
+
+    def parts_to_compile(self) -> list[nn.Module]:
+        """Parts whose `compile()` makes the model a compiled one.
+
+        The module itself, or each of several.  Where a framework calls another method of it than
+        `forward`, under our hooks, which tell forward from the rest, its outermost layers.
+        """
+        module = self.module
+        if self.kind.own:
+            return list(module) if isinstance(module, nn.ModuleList) else [module]
+        return outermost_layers(
+            module.module if isinstance(module, DistributedDataParallel) else module
+        )
 
 
 def outermost_layers(module: nn.Module) -> list[nn.Module]:
@@ -206,7 +167,8 @@ def outermost_layers(module: nn.Module) -> list[nn.Module]:
     return layers
 
 
-def _drop_gradients(optimizer: Optimizer, *_: object) -> None:
+def drop_gradients(optimizer: Optimizer, *_: object) -> None:
+    """Leave it nothing to update, as a hook before its step."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None

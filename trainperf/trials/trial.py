@@ -5,16 +5,13 @@ from dataclasses import dataclass
 
 from trainperf.core.artifacts.trials import TrialKind
 from trainperf.core.errors import ConfigError
+from trainperf.recording.process_objects import nothing
 
 
 LOSS_TOLERANCE = 0.02
 """Relative difference of the mean loss on the same batches up to which training is the same."""
 SAME_ARITHMETIC = 0.005
 """The same where a change computes the same in another order."""
-
-
-def nothing() -> None:
-    """What a trial does that is never run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,7 @@ def test_the_loop_gets_cut_batches_while_it_is_on_and_whole_ones_after() -> None
     """Between two steps."""
     batches = [batch(3, 5)] * 4
     toy = training(torch.nn.Linear(2, 2), batches)
-    assert toy.source is not None
-    trial, loop = only(trimmed_batches(toy)), toy.source.over(iter(batches))
+    trial, loop = only(trimmed_batches(toy)), toy.batches.over(iter(batches))
 
     assert switched(trial, lambda: next(loop)["input_ids"].shape[1]) == [10, 5, 10]
     assert positions(batches) == 80

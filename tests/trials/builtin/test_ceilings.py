@@ -20,37 +20,18 @@ class Talkative(Training):
     """A training that logs, with loggers and callbacks that can be silenced."""
 
     interval, values_interval = 1, 1
-    logs_values = False
 
     def __init__(self, *names: str) -> None:
         toy = training()
         super().__init__(toy.module, toy.optimizers, toy.device)
         self.quiet: set[str] = set()
-        self._names = names
-
-    def logging_interval(self) -> int | None:
-        """Of its values."""
-        return self.interval
-
-    def set_logging_interval(self, steps: int) -> None:
-        """In steps."""
-        self.interval = steps
+        self.loggers = [self._part("csv"), self._part("board")]
+        self.logs_every = self, "interval"
+        self.callbacks = [self._part(name) for name in names]
 
     def set_values_interval(self, steps: int) -> None:
         """Of the step's own."""
         self.values_interval = steps
-
-    def values_logged(self) -> Mutable | None:
-        """What it was given."""
-        return self._part("self.log") if self.logs_values else None
-
-    def loggers(self) -> list[Mutable]:
-        """Two."""
-        return [self._part("csv"), self._part("board")]
-
-    def callbacks(self) -> list[Mutable]:
-        """Those it was given."""
-        return [self._part(name) for name in self._names]
 
     def _part(self, name: str) -> Mutable:
         return Mutable(name, lambda: self.quiet.add(name), lambda: self.quiet.discard(name))
@@ -71,8 +52,7 @@ def test_without_updates_weights_stay_and_the_optimizer_counts_nothing() -> None
 def test_batches_come_from_memory_while_it_is_on_and_the_loader_waits() -> None:
     """It goes on with its next one."""
     toy = training(batches=[1, 2])
-    assert toy.source is not None
-    loop, trial = toy.source.over(iter(range(10, 20))), only(free_loader(toy))
+    loop, trial = toy.batches.over(iter(range(10, 20))), only(free_loader(toy))
 
     assert switched(trial, lambda: list(islice(loop, 5))) == [
         [10, 11, 12, 13, 14],
@@ -103,7 +83,7 @@ def test_the_logging_interval_is_lengthened_and_put_back() -> None:
     """Only where it is shorter, and there is one."""
     toy = Talkative()
     trial = only(logging_interval(toy))
-    assert switched(trial, toy.logging_interval) == [1, 50, 1]
+    assert switched(trial, lambda: toy.interval) == [1, 50, 1]
     toy.interval = 100
 
     assert trial.apply == "LoopMonitor(log_every_n_steps=50)"
@@ -117,7 +97,8 @@ def test_values_that_the_step_logs_are_part_of_all_logging_and_are_logged_more_r
     toy.logs_values, toy.interval = True, 100
     silent, trial = muted(toy)[0], only(logging_interval(toy))
 
-    assert switched(silent, lambda: "self.log" in toy.quiet) == [False, True, False]
+    assert silent.title == "no logging (csv, board, self.log)"
+    assert switched(silent, lambda: toy.values_interval) == [1, 0, 1]
     intervals = switched(trial, lambda: (toy.values_interval, toy.interval))
     assert intervals == [(1, 100), (50, 100), (1, 100)]
     assert trial.apply == "if batch_idx % 50 == 0: self.log(…)"

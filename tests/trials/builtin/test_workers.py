@@ -37,11 +37,16 @@ class Stream(IterableDataset[int]):
 
 def toy(**settings: int) -> Training:
     """A training with such a loader, and its loop at the first batch."""
-    result = training()
     loader = DataLoader(Made(), batch_size=4, **settings)
-    result.source = BatchSource(loader)
-    result.source.over(iter(loader))
+    result = taking(loader)
+    result.batches.over(iter(loader))
     return result
+
+
+def taking(loader: DataLoader[int]) -> Training:
+    """A training whose batches are that loader's."""
+    toy = training()
+    return Training(toy.module, toy.optimizers, toy.device, BatchSource(loader))
 
 
 def offered(result: Training, monkeypatch: pytest.MonkeyPatch, cpus: int = 2) -> list[Trial]:
@@ -57,8 +62,7 @@ def test_batches_come_from_its_workers_while_it_is_on_and_the_loader_stays_where
 ) -> None:
     """Switched twice; the workers idle in between, and are gone in the end."""
     result = toy()
-    loop = result.source
-    assert loop is not None
+    loop = result.batches
     trial = only(offered(result, monkeypatch), "workers_2")
     makers: list[set[int]] = []
     for _ in range(2):
@@ -111,10 +115,7 @@ def test_numbers_are_those_that_the_machine_has_cpus_for(
 
 def test_a_loop_without_a_loader_that_can_be_doubled_says_so() -> None:
     """A stream would lose the samples."""
-    result = training()
-    result.source = BatchSource(DataLoader(Stream()))
-
-    assert "iterable" in only(workers(result)).why_not()
+    assert "iterable" in only(workers(taking(DataLoader(Stream())))).why_not()
     assert "no DataLoader" in only(workers(training(batches=[1]))).why_not()
 
 

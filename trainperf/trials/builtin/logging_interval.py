@@ -1,7 +1,7 @@
 """Values logged every fifty steps, where they are logged more often."""
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial
+from trainperf.trials.trial import Trial, cannot
 
 
 STEPS = 50
@@ -12,31 +12,31 @@ def logging_interval(training: Training) -> list[Trial]:
 
     Blocks are shorter than the interval, so that few of them have a step that logs.
     """
-    interval, values = training.logging_interval(), training.values_logged()
-    now = STEPS if interval is None else interval
+    name, title = "logging_interval", f"logged every {STEPS} steps"
+    if training.logs_every is None:
+        return [cannot(name, "the loop tells no logging interval", title=title)]
+    owner, setting = training.logs_every
+    now = int(getattr(owner, setting))
 
     def on() -> None:
-        training.set_logging_interval(max(now, STEPS))
+        setattr(owner, setting, max(now, STEPS))
         training.set_values_interval(STEPS)
 
     def off() -> None:
         training.set_values_interval(1)
-        training.set_logging_interval(now)
+        setattr(owner, setting, now)
 
-    lines = [] if values is None else [f"if batch_idx % {STEPS} == 0: {values.name}(…)"]
+    lines = [f"if batch_idx % {STEPS} == 0: self.log(…)"] if training.logs_values else []
     lines += [training.kind.logging.format(steps=STEPS)] if now < STEPS else []
     return [
         Trial(
-            "logging_interval",
+            name,
             on,
             off,
-            title=f"logged every {STEPS} steps",
+            title=title,
             apply="; ".join(lines),
             group="logging",
             bounded_by="no_logging",
-            unavailable={
-                "the loop tells no logging interval": interval is None,
-                f"it logs every {now} steps already": now >= STEPS and values is None,
-            },
+            unavailable={f"it logs every {now} steps already": not lines},
         )
     ]

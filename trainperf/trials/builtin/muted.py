@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from trainperf.trials.training import Mutable, Training
 from trainperf.trials.trial import Trial
@@ -9,8 +10,9 @@ from trainperf.trials.trial import Trial
 
 def muted(training: Training) -> list[Trial]:
     """All logging together, each of several loggers, and each callback."""
-    loggers, values = training.loggers(), training.values_logged()
-    everything = [*loggers, *([] if values is None else [values])]
+    loggers, every = training.loggers, training.set_values_interval
+    values = Mutable("self.log", partial(every, 0), partial(every, 1))
+    everything = [*loggers, values] if training.logs_values else [*loggers]
     names = ", ".join(each.name for each in everything)
     silent = Trial(
         "no_logging",
@@ -21,8 +23,7 @@ def muted(training: Training) -> list[Trial]:
         unavailable="" if everything else "it has no logger",
     )
     several = loggers if len(loggers) > 1 else []
-    callbacks = training.callbacks()
-    return [silent, *_each(several, "no_logger"), *_each(callbacks, "no_callback")]
+    return [silent, *_each(several, "no_logger"), *_each(training.callbacks, "no_callback")]
 
 
 def _each(parts: Sequence[Mutable], prefix: str) -> Iterator[Trial]:
