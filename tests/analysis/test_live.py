@@ -219,9 +219,9 @@ def test_a_restart_is_followed_once_its_file_has_a_header(tmp_path: Path) -> Non
     make_run_dir(path, [again])
     look = watched.look(NOW_S)
 
-    assert (before.whole.run.steps, before.earlier.number) == (300, 0)
+    assert (before.whole.run.steps, before.attempts_before) == (300, 0)
     assert before.whole.run.state == "finished"
-    assert (look.whole.run.steps, look.earlier.number, look.earlier.steps) == (50, 1, 300)
+    assert (look.whole.run.steps, look.attempts_before, look.steps_before) == (50, 1, 300)
     assert look.whole.run.state != "finished"
 
 
@@ -247,9 +247,9 @@ def test_what_earlier_attempts_came_to_is_read_of_their_ends(tmp_path: Path) -> 
     ]
 
     path = make_run_dir(tmp_path / "run", specs)
-    earlier, restarts = LiveRun(path).look(NOW_S).earlier, reported(path).restarts
+    look, restarts = LiveRun(path).look(NOW_S), reported(path).restarts
 
-    assert (earlier.number, earlier.steps, earlier.reason) == (2, 160, "")
+    assert (look.attempts_before, look.steps_before, look.ended_before) == (2, 160, "")
     assert restarts.without_training_s == pytest.approx(60 + 58.4)
     assert restarts.again_steps == 20
 

@@ -9,7 +9,7 @@ from support.runs import RankSpec, make_steps, summary_of
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import encodable
 from trainperf.reports.layout.terminal import MOST_WIDTH
-from trainperf.reports.run.text import write_report
+from trainperf.reports.run.text import rendered
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ def summary(tmp_path: Path) -> Summary:
 
 def shown(summary: Summary, stream: io.StringIO) -> str:
     """What is written to a stream."""
-    write_report(summary, stream)
+    stream.write(rendered(summary, stream))
     return stream.getvalue()
 
 

@@ -1,10 +1,9 @@
-"""Choices, groups and runs: small tables that many places read."""
+"""Groups and runs: small tables that many places read."""
 
 import pytest
 
-from trainperf.core.choice import first_that_holds
 from trainperf.core.formatting.units import runs_of
-from trainperf.core.groups import grouped, summed
+from trainperf.core.groups import grouped, largest, summed
 
 
 PAIRS = [("b", 1), ("a", 2), ("b", 3)]
@@ -16,6 +15,7 @@ def test_pairs_are_put_together_by_name_in_the_order_in_which_names_come() -> No
     assert [*summed(PAIRS).items()] == [("b", 4), ("a", 2)]
     assert summed([("a", 0.5), ("a", 0.25)]) == {"a": 0.75}
     assert summed([]) == {}
+    assert (largest(PAIRS, "none"), largest([], "none")) == ("b", "none")
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,3 @@ def test_pairs_are_put_together_by_name_in_the_order_in_which_names_come() -> No
 def test_neighbours_are_a_run(numbers: list[int], runs: list[tuple[int, int]]) -> None:
     """In any order, and named twice."""
     assert runs_of(numbers) == runs
-
-
-def test_the_first_case_that_holds_is_chosen() -> None:
-    """Whatever is true of it; a case that holds later does not count, also one that came before."""
-    assert first_that_holds(("no", 0), ("yes", "words"), ("later", True)) == "yes"
-    assert first_that_holds(("again", False), ("yes", True), ("again", True)) == "yes"

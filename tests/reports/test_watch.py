@@ -12,7 +12,7 @@ from support.growing import GrowingRun, even_ranks
 from support.machines import plant_machine
 from support.runs import RankSpec, make_run_dir, make_steps
 
-from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
+from trainperf.analysis.live import LiveLook, LiveRun
 from trainperf.reports.run.headline import headline
 from trainperf.reports.watch import APART, NO_STEP, screen, watch
 
@@ -79,16 +79,16 @@ def test_the_first_line_says_how_far_it_came(tmp_path: Path) -> None:
     """Running, finished, ended by an exception; and what there was before a restart."""
     running = looked(tmp_path / "a", *even_ranks(2, 300, end=None))
     failed = RankSpec(steps=make_steps(100, forward=10), end="OutOfMemoryError")
-    once = EarlierAttempts(number=1, steps=12_000, reason="OutOfMemoryError")
-    several = EarlierAttempts(number=2, steps=12_500, reason="")
+    once = replace(running, attempts_before=1, steps_before=12_000, ended_before="OutOfMemoryError")
+    several = replace(running, attempts_before=2, steps_before=12_500, ended_before="")
     cases = {
         "gpt2 · 2 ranks · CPU · ": running,
         "300 steps": running,
         "14.2 s ago": replace(running, silent_s=14.2),
         "finished after 300 steps": looked(tmp_path / "b", *even_ranks(2, 300)),
         "ended by OutOfMemoryError after 100 steps": looked(tmp_path / "c", failed),
-        "attempt 2 · before it 12,000 steps in 1 attempt; the last": replace(running, earlier=once),
-        "in 2 attempts; the last ended without a word": replace(running, earlier=several),
+        "attempt 2 · before it 12,000 steps in 1 attempt; the last": once,
+        "in 2 attempts; the last ended without a word": several,
     }
     for text, look in cases.items():
         assert text in words(look, 400)

@@ -30,17 +30,6 @@ LATEST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierAttempts:
-    """The attempts before the one that is followed; what they cost is in the report."""
-
-    number: int
-    steps: int
-    """Of all of them."""
-    reason: str
-    """How the last of them ended, as in `EndMark`; empty where it ended without a word."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLook:
     """What a look at a run shows."""
 
@@ -50,8 +39,12 @@ class LiveLook:
     """Of the latest minute; `None` before the first step."""
     silent_s: float
     """Since the run was last written to."""
-    earlier: EarlierAttempts
-    """Before the one that is shown."""
+    attempts_before: int
+    """Before the one that is shown; what they cost is in the report."""
+    steps_before: int
+    """Of all of them."""
+    ended_before: str
+    """How the last of them ended, as in `EndMark`; empty where it ended without a word."""
 
 
 class LiveRun:
@@ -107,11 +100,9 @@ class LiveRun:
             whole=whole,
             latest=minute,
             silent_s=max(0.0, now_s - run.last_write_s()),
-            earlier=EarlierAttempts(
-                number=len(before),
-                steps=latest[0].begun,
-                reason=ended.reason if ended else "",
-            ),
+            attempts_before=len(before),
+            steps_before=latest[0].begun,
+            ended_before=ended.reason if ended else "",
         )
 
 

@@ -25,10 +25,11 @@ def _run(given: argparse.Namespace) -> str:
     if given.format == "json":
         return as_json(data)
     if given.format == "html":
-        from trainperf.core.formatting.html.markup import portable
-        from trainperf.reports.layout.html import as_page
+        from trainperf.core.formatting.html.markup import page, portable
+        from trainperf.reports.layout.html import as_html
 
-        return portable(as_page("trainperf trace", [part for each in documents for part in each]))
+        parts = [part for each in documents for part in each]
+        return portable(page("trainperf trace", as_html(parts)))
     return "\n".join(rendered(each, None, given.format, sys.stdout) for each in documents)
 
 

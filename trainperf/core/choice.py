@@ -20,6 +20,11 @@ def first_that_holds(*cases: tuple[Case, object]) -> Case:
     return next(case for case, holds in cases if holds)
 
 
+def texts_of(*texts: object) -> tuple[str, ...]:
+    """Each text that has something to say, of those as `value and f"…{value}"`."""
+    return tuple(each for each in texts if isinstance(each, str) and each)
+
+
 def all_that_hold(*cases: tuple[Case, object]) -> tuple[Case, ...]:
     """The cases whose condition is true, in their order."""
     return tuple(case for case, holds in cases if holds)

@@ -27,6 +27,12 @@ def summed(pairs: Iterable[tuple[Name, Number]]) -> dict[Name, Number]:
     return {name: sum(values) for name, values in grouped(pairs).items()}
 
 
+def largest(pairs: Iterable[tuple[Name, Number]], default: Name) -> Name:
+    """The name to which most belongs; by default another one."""
+    sums = summed(pairs)
+    return max(sums, key=sums.__getitem__, default=default)
+
+
 def counted(pairs: Iterable[tuple[Name, int]]) -> Counter[Name]:
     """Whole numbers that belong to each name, added up by what knows the largest of them."""
     return Counter(summed(pairs))

@@ -69,7 +69,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     from trainperf.reports.run.document import run_document  # noqa: PLC0415
     from trainperf.reports.run.headline import headline  # noqa: PLC0415
     from trainperf.reports.run.page import load_page_data, save  # noqa: PLC0415
-    from trainperf.reports.run.text import write_report  # noqa: PLC0415
+    from trainperf.reports.run.text import rendered  # noqa: PLC0415
 
     if ranks > 1:
         # The others end within moments; those on other machines may never appear here.
@@ -84,7 +84,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     finally:  # a disk that is full is no reason to keep the answer back
         if aloud:
             sys.stdout.write("\n")
-            write_report(summary, sys.stdout)
+            sys.stdout.write(rendered(summary, sys.stdout))
             sys.stdout.write(f"\n  {opened.address}\n")
             sys.stdout.flush()
     save(page, run)

@@ -1,6 +1,6 @@
 """A comparison in words: the verdict, what must be known to believe it, and the readings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.comparability import UNCOMMITTED
@@ -13,6 +13,7 @@ from trainperf.comparison.results import (
     Speedup,
     TraceDifference,
 )
+from trainperf.core.choice import texts_of
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import (
     as_fast,
@@ -80,7 +81,7 @@ def comparison_document(
     one_sided = [
         (each.name, f"only {'after' if each.before is None else 'before'}: {each.reason or ''}")
         for each in comparison.readings
-        if each.before is None or each.after is None
+        if charts and (each.before is None or each.after is None)
     ]
     return [
         Sentence(text=answer(comparison), kind="answer"),
@@ -90,7 +91,7 @@ def comparison_document(
         *section("Loss at equal work", drawn.get("losses", ())),
         *_differences(comparison),
         *explained(comparison.explained),
-        *(missing(one_sided) if charts else []),
+        *missing(one_sided),
     ]
 
 
@@ -135,9 +136,11 @@ def answer(comparison: Comparison) -> str:
         limit = _limit(comparison, first)
     others = [clock for clock in comparison.clocks if clock is not decides]
     clocks = "; ".join(_clock(clock, comparison) for clock in (decides, *others))
-    verdict = f"{_verdict(comparison.verdict, comparison.margin)}, {clocks}"
-    if comparison.verdict == "loss differs":
-        verdict = f"loss differs, so speed does not count ({clocks})"
+    verdict = (
+        f"loss differs, so speed does not count ({clocks})"
+        if comparison.verdict == "loss differs"
+        else f"{_verdict(comparison.verdict, comparison.margin)}, {clocks}"
+    )
     return f"{names}: {verdict}.{limit}"
 
 
@@ -194,7 +197,7 @@ def wide(low: float, high: float) -> bool:
 
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
-    sentences = [
+    sentences = (
         _remedy(comparison),
         "" if comparison.speedup is None else comparison.reason,
         *surroundings(comparison),
@@ -202,8 +205,8 @@ def notes(comparison: Comparison) -> list[str]:
         _noise(comparison),
         loss_sentence(comparison.parity),
         settings_sentence(comparison),
-    ]
-    return [sentence for sentence in sentences if sentence]
+    )
+    return [*filter(None, sentences)]
 
 
 def explained(differences: Sequence[TraceDifference]) -> list[Part]:
@@ -215,7 +218,9 @@ def explained(differences: Sequence[TraceDifference]) -> list[Part]:
                 shortened(each.name),
                 f"{'< ' if each.below == 'before' else ''}{duration(each.before_s)}",
                 f"{'< ' if each.below == 'after' else ''}{duration(each.after_s)}",
-                f"{'> ' if each.below else ''}{_signed(each.after_s - each.before_s)}",
+                f"{'> ' if each.below else ''}"
+                + ("+" if each.after_s > each.before_s else "−")
+                + duration(abs(each.after_s - each.before_s)),
             )
             for each in differences
             if each.kind == kind
@@ -223,10 +228,6 @@ def explained(differences: Sequence[TraceDifference]) -> list[Part]:
         head = ("", "before", "after", "difference")
         tables += [Table(title=title, head=head, rows=rows)] if rows else []
     return tables
-
-
-def _signed(seconds: float) -> str:
-    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
 def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
@@ -250,14 +251,12 @@ def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
 
 def _remedy(comparison: Comparison) -> str:
     """What decides an undecided comparison, or its gate, in one sentence."""
-    gate = comparison.gate
-    if comparison.proof is not None:
+    gate, fixed = comparison.gate, comparison.proof is not None
+    gated = gate is not None and gate.verdict == "undecided"
+    if fixed or not (gated or comparison.verdict == "undecided"):
         return ""
-    if gate is not None and gate.verdict == "undecided":
-        return f"to decide whether it is more than {share(gate.limit)} slower: `trainperf prove`"
-    if comparison.verdict == "undecided":
-        return f"to decide at a margin of {share(comparison.margin)}: `trainperf prove`"
-    return ""
+    limit = f"whether it is more than {share(gate.limit)} slower" if gate and gated else ""
+    return f"to decide {limit or f'at a margin of {share(comparison.margin)}'}: `trainperf prove`"
 
 
 def _coarse(comparison: Comparison) -> str:
@@ -315,7 +314,7 @@ def settings_sentence(comparison: Comparison) -> str:
     return f"{plural(number, 'change')}{'' if comparison.speedup is None else whose}"
 
 
-def surroundings(comparison: Comparison) -> Iterator[str]:
+def surroundings(comparison: Comparison) -> tuple[str, ...]:
     """What changed besides the code and its settings, and the code itself."""
     changed = [
         f"{each.name} {setting(each.before)} → {setting(each.after)}"
@@ -324,12 +323,12 @@ def surroundings(comparison: Comparison) -> Iterator[str]:
         if each.besides_code and len(comparison.changes) > 1
     ]
     before, after = comparison.before.code, comparison.after.code
-    if changed:
-        yield f"besides the code and its settings there changed: {', '.join(changed)}"
-    if before and after and before != after:
-        yield f"code: {before} → {after}"
-    elif before == after and before.endswith(UNCOMMITTED):
-        yield f"code: {before} in both runs, which need not be the same ones"
+    unsaved = before == after and before.endswith(UNCOMMITTED)
+    return texts_of(
+        changed and f"besides the code and its settings there changed: {', '.join(changed)}",
+        before and after and before != after and f"code: {before} → {after}",
+        unsaved and f"code: {before} in both runs, which need not be the same ones",
+    )
 
 
 def setting(value: object) -> str:

@@ -1,9 +1,10 @@
 """Trials in words: the answer, the lines to write, a row per trial, and what to do."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
+from trainperf.core.choice import texts_of
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import as_fast, duration, plural, share, size, times
 from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
@@ -132,38 +133,48 @@ def _estimate(trial: TrialResult) -> RatioMark:
     return RatioMark(value=value, low=low, high=high, kind=kind)
 
 
-def _remarks(trial: TrialResult, trials: Trials) -> Iterator[str]:
+def _remarks(trial: TrialResult, trials: Trials) -> tuple[str, ...]:
     """What to write for a change that is faster alone, and what else there is to know."""
-    if trial.verdict == "faster" and trial is not trials.best:
-        yield from _lines(trial, trials.trials)
-    if trial.reason:
-        yield trial.reason
-    if trial.verdict == "loss differs" and trial.loss_before and trial.loss_after:
-        yield f"loss {trial.loss_before:.4g} → {trial.loss_after:.4g} on the same batches"
-    if trial.low and trial.high and not trial.resolved:
-        spread = math.sqrt(trial.high / trial.low) - 1
-        yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
-    before, after = trial.memory_before, trial.memory_after
-    if before and after and abs(after / before - 1) >= OTHER_MEMORY:
-        yield f"peak memory {size(before)} → {size(after)}"
+    alone = trial.verdict == "faster" and trial is not trials.best
+    differs, unresolved = trial.verdict == "loss differs", not trial.resolved
+    before, after, first_s = trial.memory_before, trial.memory_after, trial.first_step_s
     usual_s = math.inf if trials.baseline is None else trials.baseline.step_s
-    if trial.first_step_s and trial.first_step_s > SLOW_FIRST_STEP * usual_s:
-        yield f"first step {duration(trial.first_step_s)}"
+    return texts_of(
+        *(_lines(trial, trials.trials) if alone else ()),
+        trial.reason,
+        differs
+        and trial.loss_before
+        and trial.loss_after
+        and f"loss {trial.loss_before:.4g} → {trial.loss_after:.4g} on the same batches",
+        unresolved
+        and trial.low
+        and trial.high
+        and f"± {share(math.sqrt(trial.high / trial.low) - 1)} after "
+        f"{plural(trial.pairs, 'pair')} of blocks",
+        before
+        and after
+        and abs(after / before - 1) >= OTHER_MEMORY
+        and f"peak memory {size(before)} → {size(after)}",
+        first_s and first_s > SLOW_FIRST_STEP * usual_s and f"first step {duration(first_s)}",
+    )
 
 
-def _notes(trials: Trials, number: int, *, running: bool) -> Iterator[str]:
-    yield f"{plural(number, 'trial')} in {duration(trials.took_s)}"
+def _notes(trials: Trials, number: int, *, running: bool) -> tuple[str, ...]:
     undecided = [trial for trial in trials.trials if _may_gain(trial)]
-    if undecided:
-        first = max(undecided, key=lambda trial: (trial.kind == "change", trial.high or 0.0))
-        more = f"--minutes 5 --only {first.id}"
-        yield f"{len(undecided)} undecided: more time decides them ({more}), or a quieter machine"
+    undecided.sort(key=lambda trial: (trial.kind != "change", -(trial.high or 0.0)))
     faster = [t for t in trials.trials if t.kind == "change" and t.verdict == "faster"]
-    if len(faster) > 1 and not any(trial.parts for trial in trials.trials):
-        yield "the fastest were not tried together: no time was left, or they exclude each other"
-    if trials.trying:
-        now = f"{'now trying' if running else 'ended during'} {trials.trying}"
-        yield f"{now}: {number} of {plural(trials.planned, 'trial')} had their turn"
+    apart = len(faster) > 1 and not any(trial.parts for trial in trials.trials)
+    return texts_of(
+        f"{plural(number, 'trial')} in {duration(trials.took_s)}",
+        undecided
+        and f"{len(undecided)} undecided: more time decides them (--minutes 5 --only "
+        f"{undecided[0].id}), or a quieter machine",
+        apart
+        and "the fastest were not tried together: no time was left, or they exclude each other",
+        trials.trying
+        and f"{'now trying' if running else 'ended during'} {trials.trying}: {number} of "
+        f"{plural(trials.planned, 'trial')} had their turn",
+    )
 
 
 def _next(trials: Trials) -> str:

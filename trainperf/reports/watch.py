@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trainperf.analysis.live import LiveLook, LiveRun
+from trainperf.core.choice import texts_of
 from trainperf.core.errors import TrainPerfError
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural
@@ -49,9 +50,8 @@ class Screen:
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = max(options.max_width - 1, 40)
-        lines = [Text("reading …")]
-        if self.look is not None:
-            lines = screen(self.look, width, (options.height or options.size.height) - 2)
+        most, look = (options.height or options.size.height) - 2, self.look
+        lines = [Text("reading …")] if look is None else screen(look, width, most)
         if self.problem:
             lines += flow(words_of(self.problem), width, style="red")
         yield from [*lines, *flow(words_of(KEYS), width, style="dim")]
@@ -110,23 +110,19 @@ def screen(look: LiveLook, width: int, most: int) -> list[Text]:
 
 def _status(look: LiveLook, width: int) -> list[Text]:
     """Which run it is, how far it came, when it was last written to, and what was before it."""
-    run, earlier, ago = look.whole.run, look.earlier, _ago(look.silent_s)
-    steps = f"{ending(look.whole)} after {plural(run.steps, 'step')}, {ago}"
-    if run.state == "running":
-        steps = f"{ending(look.whole)}, {plural(run.steps, 'step')} so far · written {ago}"
-    before = window = ""
-    if earlier.number:
-        how = _ENDS.get(earlier.reason, f"ended by {earlier.reason}")
-        attempts = plural(earlier.number, "attempt")
-        before = (
-            f"attempt {earlier.number + 1} · before it {plural(earlier.steps, 'step')} in "
-            f"{attempts}; the last {how}"
-        )
-    if run.window:
-        window = f"read {run.window}"
-    parts = " · ".join(filter(None, (plain(run.name), about(look.whole), steps, before, window)))
-    return flow(plain(parts).split(" · "), width, " · ", f"bold {_STATES.get(run.state, 'red')}")
-
-
-def _ago(seconds: float) -> str:
-    return "just now" if seconds < 1 else f"{duration(seconds)} ago"
+    run, before = look.whole.run, look.attempts_before
+    ago = "just now" if look.silent_s < 1 else f"{duration(look.silent_s)} ago"
+    number, goes_on = plural(run.steps, "step"), run.state == "running"
+    reached = f", {number} so far · written {ago}" if goes_on else f" after {number}, {ago}"
+    how = _ENDS.get(look.ended_before, f"ended by {look.ended_before}")
+    parts = texts_of(
+        plain(run.name),
+        about(look.whole),
+        f"{ending(look.whole)}{reached}",
+        before
+        and f"attempt {before + 1} · before it {plural(look.steps_before, 'step')} in "
+        f"{plural(before, 'attempt')}; the last {how}",
+        run.window and f"read {run.window}",
+    )
+    style = f"bold {_STATES.get(run.state, 'red')}"
+    return flow(plain(" · ".join(parts)).split(" · "), width, " · ", style)

@@ -11,6 +11,7 @@ from functools import wraps
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import Level
 
 
@@ -76,6 +77,5 @@ def worth(least: float | None = None) -> Callable[[Detector], Detector]:
     return of
 
 
-def of_evidence(*sentences: object) -> tuple[str, ...]:
-    """Evidence: each sentence that has something to say, of those as `value and f"…{value}"`."""
-    return tuple(each for each in sentences if isinstance(each, str) and each)
+of_evidence = texts_of
+"""Evidence, of sentences some of which may have nothing to say."""

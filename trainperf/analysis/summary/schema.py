@@ -6,6 +6,7 @@ reading without a value says why.
 """
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -281,6 +282,25 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """Lines that were seen in a phase or gap; none where it was not sampled."""
         unseen = PhaseLines(slot=slot, samples=0, owner=None, lines=())
         return next((lines for lines in self.lines if lines.slot == slot), unseen)
+
+    @property
+    def hosts(self) -> tuple[HostFacts, ...]:
+        """Hosts of which the machine was sampled."""
+        return () if self.machine is None else self.machine.hosts
+
+    @property
+    def median_length(self) -> int:
+        """Upper edge of the bin in which half of the sequences is reached; 0 without any."""
+        edges, half = sorted(self.sequence_lengths), sum(self.sequence_lengths.values()) / 2
+        reached = zip(edges, accumulate(map(self.sequence_lengths.__getitem__, edges)), strict=True)
+        return next((edge for edge, below in reached if below >= half), 0)
+
+    @property
+    def lengths_in_words(self) -> str:
+        """Maximum and median of the sequence lengths, each as the upper edge of its bin."""
+        lengths = self.sequence_lengths
+        edges = f"longest ≤ {max(lengths, default=0):,}, median ≤ {self.median_length:,} tokens"
+        return edges if lengths else ""
 
     def generated_tokens_per_s(self) -> float | None:
         """Tokens of answers that all ranks generate, per second of the whole step."""

@@ -3,7 +3,7 @@
 `LABELS` has the one name of each figure: rows, tables and the list of missing figures use it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.table import Table
@@ -45,12 +45,16 @@ INNER = "  "
 
 Row = tuple[str, str, str]
 """Name, value and what explains it."""
+Say = Callable[[float], str]
+Figure = tuple[str, float | None, Say, str, str]
+"""Its field, value (`None`: it has no row) and words for that, what explains it, and its lead."""
 
 
 def rows(rank: RankTrace) -> Table:
     """Where the mean step of one rank goes."""
     every = (*_device(rank), *_copies(rank), *_communication(rank), *_host(rank))
-    return Table(title="where the step goes", head=("", "", ""), rows=every, end_words=1)
+    shown = tuple(_row(*cells) for cells in every if cells[1] is not None)
+    return Table(title="where the step goes", head=("", "", ""), rows=shown, end_words=1)
 
 
 def missing_figures(rank: RankTrace) -> list[tuple[str, str]]:
@@ -60,39 +64,41 @@ def missing_figures(rank: RankTrace) -> list[tuple[str, str]]:
     return [(LABELS[field], rank.reasons.get(field, "not measured")) for field in missed]
 
 
-def _row(field: str, value: str, note: str = "", lead: str = "") -> Row:
+def _row(field: str, value: float | None, say: Say, note: str = "", lead: str = "") -> Row:
     """One of the table; with `INNER` as its *lead* a part of the row above."""
-    return f"{lead}{LABELS[field]}", value, note
+    return f"{lead}{LABELS[field]}", say(value or 0.0), note
 
 
 def _per_step(seconds: float) -> str:
     return f"{duration(seconds)}/step"
 
 
-def _device(rank: RankTrace) -> Iterator[Row]:
+def _device(rank: RankTrace) -> list[Figure]:
     """The median step, and what the device does in it."""
     totals = rank.totals
     median, mean = duration(totals.step_s), duration(rank.host_step_s)
     note = "median on the host" + (f"; mean {mean}" if mean != median else "")
     if rank.period_s > (1 + LIMITS.worth) * rank.host_step_s:
         note += f"; {duration(rank.period_s)} on the device"
-    yield _row("step_s", median, note)
+    step: Figure = ("step_s", totals.step_s, duration, note, "")
     if totals.gpu_busy_fraction is None:
-        return
+        return [step]
     busy = f"{_per_step(totals.gpu_busy_s or 0.0)}; of the span of the steps' GPU work"
     named = _mean(rank, "tensor_core_fraction")
     tensor = "" if named is None else f"{share(named)} in kernels named like tensor-core ones"
-    yield _row("gpu_busy_fraction", fine_share(totals.gpu_busy_fraction), busy)
-    yield _row("compute_fraction", fine_share(totals.compute_fraction or 0.0), tensor, lead=INNER)
-    yield _row("gpu_idle_s", fine_share(1.0 - totals.gpu_busy_fraction))
     notes = {
         "idle_data_wait_fraction": "the host is in the DataLoader",
         "idle_host_bound_fraction": _kernels(rank),
         "idle_sync_fraction": _syncs(rank),
         "idle_other_fraction": "the next work had been launched",
     }
-    for field, note in notes.items():
-        yield _row(field, fine_share(getattr(totals, field) or 0.0), note, lead=INNER)
+    return [
+        step,
+        ("gpu_busy_fraction", totals.gpu_busy_fraction, fine_share, busy, ""),
+        ("compute_fraction", totals.compute_fraction or 0.0, fine_share, tensor, INNER),
+        ("gpu_idle_s", 1.0 - totals.gpu_busy_fraction, fine_share, "", ""),
+        *((name, getattr(totals, name) or 0.0, fine_share, notes[name], INNER) for name in notes),
+    ]
 
 
 def _kernels(rank: RankTrace) -> str:
@@ -109,56 +115,48 @@ def _syncs(rank: RankTrace) -> str:
     return sentence if calls or items else ""
 
 
-def _copies(rank: RankTrace) -> Iterator[Row]:
+def _copies(rank: RankTrace) -> list[Figure]:
     """The wait for a batch, and its way to the device."""
+    totals, moved = rank.totals, _mean(rank, "h2d_bytes")
+    lost_s = totals.data_wait_exposed_s if totals.data_wait_s else None
+    idle = "" if lost_s is None else f", {duration(lost_s)} of it with the GPU idle"
+    timed = [(s.h2d_bytes, s.h2d_s) for s in rank.steps if s.h2d_bytes and s.h2d_s]
+    copied, spent_s = (sum(pair[place] for pair in timed) for place in (0, 1))
+    # Of the steps whose bytes are known, e.g. `2.00 GB/s, 3.1 % of the link's 64.0 GB/s`.
+    speed = f" at {of_link(copied / spent_s, rank.device or '')}" if timed else ""
+    much = "" if moved is None else f"{size(moved)}/step{speed}, "
+    hidden = f"{share(totals.h2d_overlap_fraction or 0.0)} hidden by computing"
+    return [
+        ("data_wait_s", totals.data_wait_s, _per_step, f"in the DataLoader{idle}", ""),
+        ("h2d_s", totals.h2d_s or None, _per_step, f"{much}{hidden}", ""),
+    ]
+
+
+def _communication(rank: RankTrace) -> list[Figure]:
     totals = rank.totals
-    if totals.data_wait_s is not None:
-        lost_s = totals.data_wait_exposed_s if totals.data_wait_s else None
-        idle = "" if lost_s is None else f", {duration(lost_s)} of it with the GPU idle"
-        yield _row("data_wait_s", _per_step(totals.data_wait_s), f"in the DataLoader{idle}")
-    if totals.h2d_s:
-        moved = _mean(rank, "h2d_bytes")
-        timed = [(s.h2d_bytes, s.h2d_s) for s in rank.steps if s.h2d_bytes and s.h2d_s]
-        copied, spent_s = (sum(pair[place] for pair in timed) for place in (0, 1))
-        # Of the steps whose bytes are known, e.g. `2.00 GB/s, 3.1 % of the link's 64.0 GB/s`.
-        speed = f" at {of_link(copied / spent_s, rank.device or '')}" if timed else ""
-        much = "" if moved is None else f"{size(moved)}/step{speed}, "
-        hidden = f"{share(totals.h2d_overlap_fraction or 0.0)} hidden by computing"
-        yield _row("h2d_s", _per_step(totals.h2d_s), f"{much}{hidden}")
+    exposed_s, tail_s = totals.comm_exposed_s, totals.allreduce_tail_s
+    early_s = min((step.allreduce_early_s or 0.0 for step in rank.steps), default=0.0)
+    ended = f"the last one ended {duration(early_s)} before backward" if early_s else ""
+    hidden = f"{share(totals.comm_overlap_fraction or 0.0)} hidden by computing"
+    figures: list[Figure] = [
+        ("comm_s", totals.comm_s, _per_step, "on the host" if exposed_s is None else "", ""),
+        ("comm_exposed_s", exposed_s, _per_step, hidden, INNER),
+        ("allreduce_tail_s", tail_s, _per_step, ended, INNER),
+    ]
+    return figures if totals.comm_s else []
 
 
-def _communication(rank: RankTrace) -> Iterator[Row]:
-    totals = rank.totals
-    if not totals.comm_s:
-        return
-    exposed_s, tail_s = totals.comm_exposed_s, _mean(rank, "allreduce_tail_s")
-    yield _row("comm_s", _per_step(totals.comm_s), "on the host" if exposed_s is None else "")
-    if exposed_s is not None:
-        hidden = f"{share(totals.comm_overlap_fraction or 0.0)} hidden by computing"
-        yield _row("comm_exposed_s", _per_step(exposed_s), hidden, lead=INNER)
-    if tail_s is not None:
-        early_s = min(step.allreduce_early_s or 0.0 for step in rank.steps)
-        note = f"the last one ended {duration(early_s)} before backward" if early_s else ""
-        yield _row("allreduce_tail_s", _per_step(totals.allreduce_tail_s or 0.0), note, lead=INNER)
-
-
-def _host(rank: RankTrace) -> Iterator[Row]:
+def _host(rank: RankTrace) -> list[Figure]:
     parts = {name: _mean(rank, f"{name}_s") for name in ("forward", "backward", "optimizer")}
     split = ", ".join(f"{name} {duration(s)}" for name, s in parts.items() if s is not None)
-    hole_s = _mean(rank, "hole_s")
-    if rank.totals.cpu_op_s is not None:
-        yield _row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split)
-    if hole_s is not None:
-        device = ", GPU idle" if rank.device_worked else ""
-        yield _row("hole_s", _per_step(hole_s), f"no operator, no device call{device}")
-    if rank.memory_peak_bytes is not None:
-        yield _row("memory_peak_bytes", size(rank.memory_peak_bytes), _at_peak(rank))
-
-
-def _at_peak(rank: RankTrace) -> str:
-    """What ran there, the innermost first."""
+    nothing = f"no operator, no device call{', GPU idle' if rank.device_worked else ''}"
     running = " ← ".join(rank.memory[0].operators) if rank.memory else ""
-    return f"allocated by {running}" if running else ""
+    at_peak = f"allocated by {running}" if running else ""
+    return [
+        ("cpu_op_s", rank.totals.cpu_op_s, _per_step, split, ""),
+        ("hole_s", _mean(rank, "hole_s"), _per_step, nothing, ""),
+        ("memory_peak_bytes", rank.memory_peak_bytes, size, at_peak, ""),
+    ]
 
 
 def _mean(rank: RankTrace, field: str) -> float | None:

@@ -70,15 +70,18 @@ class Groups:
         places = index.astype(np.int64) - self.first
         while int(places[-1]) // self.width >= self._most:
             self.width *= 2
-            self._cells = {name: _halved(cells) for name, cells in self._cells.items()}
+            pairs = np.arange(self._room) // 2
+            self._cells = {
+                name: _put(_empty(self._room), pairs, cells) for name, cells in self._cells.items()
+            }
         alike = np.ones(len(index))
         for name, column in {_STEPS: alike, **columns}.items():
             values, weights = column if isinstance(column, tuple) else (column, alike)
             there = ~np.isnan(values)
             if there.any():
                 cells = self._cells.setdefault(name, _empty(self._room))
-                steps = np.stack([values, weights, index])[:, there]
-                _add(cells, places[there] // self.width, steps)
+                steps = np.stack([values * weights, weights, values, values, index])[:, there]
+                _put(cells, places[there] // self.width, steps)
 
     def steps(self) -> npt.NDArray[np.int64]:
         """Steps in each group that holds one."""
@@ -103,30 +106,17 @@ def _empty(length: int) -> Column:
     return np.tile(np.array([[0.0], [0.0], [np.inf], [-np.inf], [-1.0]]), length)
 
 
-def _add(cells: Column, groups: npt.NDArray[np.int64], steps: Column) -> None:
-    """Put steps, a row each of values, weights and numbers, into the groups that they belong to."""
-    values, weights, index = steps
-    before = cells[3, groups]
-    np.add.at(cells[0], groups, values * weights)
-    np.add.at(cells[1], groups, weights)
-    np.minimum.at(cells[2], groups, values)
+def _put(cells: Column, groups: npt.NDArray[np.int64], more: Column) -> Column:
+    """Put steps, or smaller groups, with the same rows, into the groups that they belong to."""
+    before, values = cells[3, groups], more[3]
+    np.add.at(cells[0], groups, more[0])
+    np.add.at(cells[1], groups, more[1])
+    np.minimum.at(cells[2], groups, more[2])
     np.maximum.at(cells[3], groups, values)
     # The first of several stands: it is written last.
     largest = np.flatnonzero((values > before) & (values == cells[3, groups]))[::-1]
-    cells[4, groups[largest]] = index[largest]
-
-
-def _halved(cells: Column) -> Column:
-    """Two neighbouring groups become one, in the first half of the room."""
-    earlier, later = cells[:, ::2], cells[:, 1::2]
-    rows = (
-        earlier[0] + later[0],
-        earlier[1] + later[1],
-        np.minimum(earlier[2], later[2]),
-        np.maximum(earlier[3], later[3]),
-        np.where(later[3] > earlier[3], later[4], earlier[4]),
-    )
-    return np.concatenate((np.stack(rows), _empty(earlier.shape[1])), axis=1)
+    cells[4, groups[largest]] = more[4, largest]
+    return cells
 
 
 def over(amounts: Column, units: Column) -> Column:

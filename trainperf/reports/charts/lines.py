@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.core.arrays import Column
+from trainperf.core.choice import texts_of
 from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
@@ -63,23 +64,24 @@ class LineChart:
 
 def line_chart(chart: LineChart, *, height: int = 120) -> Chart:
     """The picture, what its colours are, and a caption; small ones stand in a grid."""
-    colours = {line.label: 0 for line in chart.lines}
-    colours = {label: place % COLOURS for place, label in enumerate(colours)}
+    labels = dict.fromkeys(line.label for line in chart.lines)
+    colours = {label: place % COLOURS for place, label in enumerate(labels)}
     frame = _frame(chart, height)
     marks = [mark for line in chart.lines for mark in _drawn(frame, line, colours[line.label])]
     if chart.shaded is not None:
         left, right = map(frame.x, chart.shaded)
         marks.insert(0, box((left, 0.0), (right - left, height), "range"))
-    beyond = ""
-    if _most(chart) > frame.up.high:
-        beyond = f"Beyond the picture: up to {_SAY.get(chart.unit, count)(_most(chart))}."
-    shade = "The shade spans single steps." if any(line.shade for line in chart.lines) else ""
-    caption = " ".join(filter(None, (chart.what, shade, beyond)))
+    most = _most(chart)
+    caption = texts_of(
+        chart.what,
+        any(line.shade for line in chart.lines) and "The shade spans single steps.",
+        most > frame.up.high and f"Beyond the picture: up to {_SAY.get(chart.unit, count)(most)}.",
+    )
     picture = Markup(
         (tag("h3", text(chart.title)) if chart.title else "")
         + frame.picture(chart.title or chart.what, marks, across=chart.across)
         + keys((label, f"k{colour}") for label, colour in colours.items())
-        + paragraph(caption, "soft small")
+        + paragraph(" ".join(caption), "soft small")
     )
     return Chart(tag("div", picture), small=not chart.across)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from trainperf.core.formatting.html.markup import Markup, bullets, page, paragraph, table, tag, text
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.table import Table
 from trainperf.reports.layout.document import Chart, Heading, Part, Pictured, Sentence
 from trainperf.reports.layout.finding_view import NEXT, WHERE, WRITE, FindingView
@@ -14,11 +14,6 @@ _CODE = (NEXT, WHERE, WRITE)
 
 _ON_A_LINE = 2
 """Notes of a table that stand on one line."""
-
-
-def as_page(title: str, parts: Sequence[Part]) -> str:
-    """A file of its own."""
-    return page(title, as_html(parts))
 
 
 def as_html(parts: Sequence[Part]) -> Markup:

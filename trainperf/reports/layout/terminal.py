@@ -30,7 +30,6 @@ def styled(report: Sequence[Text], stream: TextIO) -> str:
 
 def width_of(stream: TextIO) -> int:
     """Columns of a terminal, within bounds in which a report reads well; `WIDTH` elsewhere."""
-    columns = shutil.get_terminal_size((WIDTH, 24)).columns
-    if not stream.isatty() and "COLUMNS" not in os.environ:
-        columns = WIDTH
+    tells = stream.isatty() or "COLUMNS" in os.environ
+    columns = shutil.get_terminal_size((WIDTH, 24)).columns if tells else WIDTH
     return min(max(columns, LEAST_WIDTH), MOST_WIDTH)

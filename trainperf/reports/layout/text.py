@@ -13,8 +13,14 @@ from trainperf.reports.layout.document import Chart, Heading, Part, Pictured, Se
 from trainperf.reports.layout.finding_view import CONFIRM, FindingView
 
 
-_STYLES = {"answer": "bold", "first": "bold", "soft": "dim", "warn": "yellow", "good": "green"}
-_STYLES |= {"bad": "red"}
+_STYLES = {
+    "answer": "bold",
+    "first": "bold",
+    "soft": "dim",
+    "warn": "yellow",
+    "good": "green",
+    "bad": "red",
+}
 _TITLE = "bold cyan"
 _LABEL = 6
 """Columns of a label at least."""
@@ -76,9 +82,8 @@ def sentence_lines(part: Sentence, width: int, indent: str = "", room: int = _LA
     """A sentence, its label in a margin of *room* columns."""
     lead = indent + (f"{part.label:<{room}}" if part.label else "- " * (part.kind == "item"))
     joint = " · " if part.kind == "facts" else part.joint
-    lines = broken(part.text, width - cell_len(lead), joint)
-    if part.kind == "line":
-        lines = [plain(part.text)]
+    whole = part.kind == "line"
+    lines = [plain(part.text)] if whole else broken(part.text, width - cell_len(lead), joint)
     hang = " " * cell_len(lead)
     style = _STYLES.get(part.kind, "")
     return [Text(hang if place else lead, style).append(line) for place, line in enumerate(lines)]

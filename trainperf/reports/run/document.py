@@ -65,7 +65,9 @@ def run_document(
     reasons = summary.memory.reasons.items() if charts and summary.memory else ()
     unknown = missing([(words(name.removesuffix("_bytes")), why) for name, why in reasons])
     whole = items(map(PLUS.join, (script_sum(summary), fit_sum(summary))), "")
-    unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
+    log = "the run was imported from a log" if imported_from(run.config) else ""
+    needs = not_measured(log or f"needs an audit of one step: {run.loop.audit}")
+    unaudited = [] if charts is None else items([needs], "soft")
     filled = parts_of(summary.memory, of_memory) or unaudited
     return [
         Heading(" · ".join(filter(None, title)), 1),
@@ -137,12 +139,6 @@ def _blocks(fraction: float) -> str:
     eighths = round(min(max(fraction, 0.0), 1.0) * _BAR * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
-
-
-def _audit(summary: Summary) -> str:
-    if imported_from(summary.run.config):
-        return "the run was imported from a log"
-    return f"needs an audit of one step: {summary.run.loop.audit}"
 
 
 def _captures(summary: Summary) -> list[Part]:

@@ -91,18 +91,16 @@ def _what_first(summary: Summary) -> str:
     if most and modest and not (unknown or _done_to_it(summary)) and _computes(summary):
         kind = "An option" if first.option else "A small gain"
         return f"{nothing_found(summary)} {kind}: {_lowered(first.advice)} — {most}."
-    after = f" {nothing_found(summary)}"
-    if most or first.urgent:
-        after = _more_to_see(summary)
+    is_clear = most or first.urgent
+    after = _more_to_see(summary) if is_clear else f" {nothing_found(summary)}"
     return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{after}"
 
 
 def _computes(summary: Summary) -> bool:
     """Whether most of the step is known to be ordinary computing."""
     left, logged = summary.ordinary, imported_from(summary.run.config)
-    if left is None or logged or summary.run.steady_steps < LIMITS.steps:
-        return False
-    return left.fraction >= LIMITS.mostly
+    enough = summary.run.steady_steps >= LIMITS.steps and not logged
+    return left is not None and enough and left.fraction >= LIMITS.mostly
 
 
 def _first(summary: Summary) -> Finding | None:
@@ -119,9 +117,8 @@ def nothing_found(summary: Summary) -> str:
         return few if summary.run.steps else ""
     if left is None or not left.fraction:
         return NO_FINDING
-    light = ""
-    if left.of_light is not None:
-        light = f" at {share(min(left.of_light, 1.0))} of this machine's speed of light"
+    part = share(min(left.of_light or 0.0, 1.0))
+    light = "" if left.of_light is None else f" at {part} of this machine's speed of light"
     computing = f"{share(left.fraction)} of the step is ordinary computing{light}"
     return f"{computing}; no waste was seen in it.{_more_to_see(summary)}"
 
@@ -129,9 +126,8 @@ def nothing_found(summary: Summary) -> str:
 def _more_to_see(summary: Summary) -> str:
     """The look that sees more, where nobody has looked into what takes most of the step."""
     left = summary.ordinary
-    if left is None or not left.look or left.fraction < LIMITS.mostly:
-        return ""
-    return f" {left.look} would see more."
+    look = "" if left is None or left.fraction < LIMITS.mostly else left.look
+    return f" {look} would see more." if look else ""
 
 
 def _lowered(advice: str) -> str:

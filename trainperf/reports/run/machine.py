@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from trainperf.analysis.summary.machine_schema import CauseFacts, HostFacts, MachineFacts
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.choice import texts_of
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, or_unknown
 from trainperf.core.formatting.units import fine_share, plural, rate, share, size
@@ -49,17 +50,16 @@ _IN_A_LINE = ("cpu_busy", "others_cpus", "memory_free", "sm_mhz", "power_w", "ce
 
 def machine_line(summary: Summary) -> str:
     """What the machines do, over all hosts and devices; empty without samples."""
-    hosts = () if summary.machine is None else summary.machine.hosts
-    means = [host.means for host in hosts]
+    hosts, means = summary.hosts, [host.means for host in summary.hosts]
     means += [device.means for host in hosts for device in host.devices]
     number = f"{plural(len(hosts), 'host')}: " if len(hosts) > 1 else ""
-    parts = []
-    for column, label, words in (*_ROWS, *_DEVICE_ROWS):
-        values = [each[column] for each in means if column in each]
-        if values and column in _IN_A_LINE:
-            span = dict.fromkeys(map(words, (min(values), max(values))))
-            parts.append(f"{label} {'–'.join(span)}")
-    return number + " · ".join(parts)
+    values = {name: [each[name] for each in means if name in each] for name in _IN_A_LINE}
+    spans = [
+        (label, map(words, (min(values[column]), max(values[column]))))
+        for column, label, words in (*_ROWS, *_DEVICE_ROWS)
+        if values.get(column)
+    ]
+    return number + " · ".join(f"{label} {'–'.join(dict.fromkeys(span))}" for label, span in spans)
 
 
 def of_machine(machine: MachineFacts) -> list[Table]:
@@ -70,7 +70,7 @@ def of_machine(machine: MachineFacts) -> list[Table]:
         for host in machine.hosts[:_MOST_HOSTS]
         for label, mean, worst in _rows(host)
     )
-    title, notes = "The machine beside the loop", tuple(_notes(machine.hosts))
+    title, notes = "The machine beside the loop", _notes(machine.hosts)
     beside = Table(title=title, head=("", "mean", "worst"), rows=rows, notes=notes)
     slower = Table(
         title="When something else was going on",
@@ -93,19 +93,21 @@ def _rows(host: HostFacts) -> Iterator[tuple[str, str, str]]:
             yield label, words(host.means[column]), words(host.worst[column])
 
 
-def _notes(hosts: Sequence[HostFacts]) -> Iterator[str]:
+def _notes(hosts: Sequence[HostFacts]) -> tuple[str, ...]:
     """Of the first host, for the others are like it."""
     host = hosts[0]
-    cpus = f", {host.cpus} CPUs" if host.cpus else ""
-    yield f"{plural(host.samples, 'sample')} on {plain(host.host)}{cpus}"
-    for device in host.devices:
-        most = f", {device.most_mhz:,.0f} MHz at most" if device.most_mhz else ""
-        limit = f", power limit {device.limit_w:.0f} W" if device.limit_w else ""
-        yield f"{plain(device.name)}{most}{limit}"
-    for why in dict.fromkeys(host.reasons.values()):
-        yield f"not sampled: {plain(why)}"
-    if len(hosts) > _MOST_HOSTS:
-        yield f"{len(hosts) - _MOST_HOSTS} further hosts are in summary.json"
+    cpus, more = f", {host.cpus} CPUs" if host.cpus else "", len(hosts) - _MOST_HOSTS
+    return texts_of(
+        f"{plural(host.samples, 'sample')} on {plain(host.host)}{cpus}",
+        *(
+            plain(device.name)
+            + (f", {device.most_mhz:,.0f} MHz at most" if device.most_mhz else "")
+            + (f", power limit {device.limit_w:.0f} W" if device.limit_w else "")
+            for device in host.devices
+        ),
+        *(f"not sampled: {plain(why)}" for why in dict.fromkeys(host.reasons.values())),
+        more > 0 and f"{more} further hosts are in summary.json",
+    )
 
 
 def _cause(cause: CauseFacts) -> tuple[str, str, str]:

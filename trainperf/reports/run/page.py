@@ -7,6 +7,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine, save_summary
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.html.markup import page
 from trainperf.core.formatting.units import plural, step_range
 from trainperf.core.paths import AnyPath
 from trainperf.core.run_directory import REPORT, write_atomically
@@ -16,7 +17,7 @@ from trainperf.reports.charts.machine import MachineTracks
 from trainperf.reports.charts.over_time import over_time
 from trainperf.reports.charts.series import PLACES, charts_at
 from trainperf.reports.layout.document import Heading, Part, items, not_measured
-from trainperf.reports.layout.html import as_page
+from trainperf.reports.layout.html import as_html
 from trainperf.reports.run.document import run_document
 from trainperf.reports.run.rows import no_trace
 from trainperf.traces.capture_files import CaptureReport
@@ -52,7 +53,7 @@ def load_page_data(run: Run, *, now_s: float | None = None) -> PageData:
 
 def render(data: PageData) -> str:
     """The whole page.  Every name that came from a user is escaped."""
-    return as_page(f"{data.summary.run.name} · trainperf", page_document(data))
+    return page(f"{data.summary.run.name} · trainperf", as_html(page_document(data)))
 
 
 def save(data: PageData, run: AnyPath) -> None:
@@ -82,9 +83,8 @@ def page_document(data: PageData) -> list[Part]:
     charts: dict[str, Sequence[Part]] = {
         "steps": over_time(groups) or items(["not measured: no step was recorded"], "soft"),
         "captures": _captures(summary, data.captures),
+        **{place: charts_at(place, groups, summary) for place in PLACES},
     }
-    for place in PLACES:
-        charts[place] = charts_at(place, groups, summary)
     return run_document(summary, charts)
 
 

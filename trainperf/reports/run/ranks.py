@@ -1,13 +1,13 @@
 """Ranks of a run in words: the map of those that matter, who was late, and what that cost."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
 from trainperf.analysis.summary.late_ranks import lateness
 from trainperf.analysis.summary.ranks import RankColumn, RankMap, notably_late, rank_map
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.choice import texts_of
 from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import (
     Scale,
@@ -44,15 +44,14 @@ def rank_sentences(summary: Summary) -> list[Part]:
     """How far the ranks are apart, who is late and how often, and what that cost."""
     if len(summary.run.ranks) < 2:
         return []
-    spreads = [
+    skew, config = summary.readings[ALLREDUCE_SKEW_S], summary.run.config
+    spreads = texts_of(
         _spread(summary, phase_reading("data_wait"), "data wait"),
         _spread(summary, ALLREDUCE_TAIL_S, "tail"),
-    ]
-    skew, config = summary.readings[ALLREDUCE_SKEW_S], summary.run.config
-    if skew.value is not None:
-        interval = confidence_interval(skew.value, skew.low, skew.high)
-        spreads.append(f"skew {duration(skew.value)}{interval}")
-    apart = " · ".join(filter(None, spreads))
+        skew.value is not None
+        and f"skew {duration(skew.value)}{confidence_interval(skew.value, skew.low, skew.high)}",
+    )
+    apart = " · ".join(spreads)
     late = [lateness(point, config) for point in summary.synchronisation if point.late]
     often = [
         f"rank {rank:,} late at {meeting_place(point.point, config)} in {share(fraction)} of "
@@ -121,13 +120,14 @@ def of_ranks(summary: Summary) -> list[Table]:
         for place in of.shown
     ]
     heads = {"phase": "", "wait": "wait at ", "late": "late at "}
-    ranks = Table(
-        title="A steady step, rank by rank",
-        head=("rank", *(f"{heads[each.kind]}{words(each.name)}" for each in of.columns)),
-        rows=(("typical", *typical), *rows),
-        notes=tuple(_notes(summary, of)),
-    )
-    return [ranks]
+    return [
+        Table(
+            title="A steady step, rank by rank",
+            head=("rank", *(f"{heads[each.kind]}{words(each.name)}" for each in of.columns)),
+            rows=(("typical", *typical), *rows),
+            notes=_notes(summary, of),
+        )
+    ]
 
 
 def _cell(place: int, column: RankColumn, scale: Scale) -> str:
@@ -140,14 +140,15 @@ def _cell(place: int, column: RankColumn, scale: Scale) -> str:
     return f"{shade} {scale.say(seconds)}".strip()
 
 
-def _notes(summary: Summary, of: RankMap) -> Iterator[str]:
-    if len(of.shown) < len(summary.run.ranks):
-        number = plural(len(summary.run.ranks), "rank")
-        which = f"the {len(of.shown)} that differ most" if of.shown else "none differs notably"
-        yield f"of {number} {which}"
+def _notes(summary: Summary, of: RankMap) -> tuple[str, ...]:
+    which = f"the {len(of.shown)} that differ most" if of.shown else "none differs notably"
     step = duration(summary.value(STEP_MEAN_S) or 0.0)
-    yield f"means of a steady step, {step}; typical is the median rank, and late is after it"
     other = f"; at other: at {meeting_place('other', summary.run.config)}"
     has_other = any(point.point == "other" for point in summary.synchronisation)
-    yield f"backward is without the wait in it{other if has_other else ''}"
-    yield f"{_SHADES[1:]} beyond the typical rank by up to {share(HOTTEST)} of the step"
+    return texts_of(
+        len(of.shown) < len(summary.run.ranks)
+        and f"of {plural(len(summary.run.ranks), 'rank')} {which}",
+        f"means of a steady step, {step}; typical is the median rank, and late is after it",
+        f"backward is without the wait in it{other if has_other else ''}",
+        f"{_SHADES[1:]} beyond the typical rank by up to {share(HOTTEST)} of the step",
+    )

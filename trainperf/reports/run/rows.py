@@ -1,7 +1,7 @@
 """Rows and sentences of every report of a run: the summary's numbers, put into words once."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -10,6 +10,7 @@ from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core import readings
 from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, PREPARING
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
@@ -135,21 +136,29 @@ def facts(summary: Summary) -> list[str]:
     ]
     strategy = tail_not_covered(summary)
     numbers += [f"all-reduce tail not covered: {strategy}"] if strategy else []
-    others = [*_rates(summary, latency=latency), *_lengths(summary), *_answers(summary), *numbers]
+    lengths = summary.lengths_in_words
+    others = [
+        *_rates(summary, latency=latency),
+        *([f"sequences {lengths}"] if lengths else []),
+        *_answers(summary),
+        *numbers,
+    ]
     return [*_titled(summary), *others] if latency else [*others, *_titled(summary)]
 
 
-def _rates(summary: Summary, *, latency: bool) -> Iterator[str]:
+def _rates(summary: Summary, *, latency: bool) -> tuple[str, ...]:
     """Tokens that count, else samples; of an inference loop the batches, too."""
     mask = summary.run.notes.get("tokens")
     tokens = summary.value(readings.EFFECTIVE_TOKENS_PER_S)
     samples, step_s = summary.value(readings.SAMPLES_PER_S), summary.value(readings.STEP_MEAN_S)
-    if tokens is not None:
-        yield f"{_whole(tokens)} effective tokens/s{f' ({plain(mask)})' if mask else ''}"
-    elif samples is not None:
-        yield f"{_whole(samples)} {summary.run.loop.samples}/s"
-    if step_s and latency:
-        yield f"{_whole(1 / step_s)} batches/s"
+    return texts_of(
+        tokens is not None
+        and f"{_whole(tokens)} effective tokens/s{f' ({plain(mask)})' if mask else ''}",
+        tokens is None
+        and samples is not None
+        and f"{_whole(samples)} {summary.run.loop.samples}/s",
+        step_s and latency and f"{_whole(1 / step_s)} batches/s",
+    )
 
 
 _SAY: dict[str, Callable[[float], str]] = {
@@ -182,10 +191,8 @@ def ledger(summary: Summary) -> list[tuple[str, float]]:
 
 def fit_sum(summary: Summary) -> list[str]:
     """The terms of the fit's sum, those that would be shown as zero dropped; none of no time."""
-    fit_s = summary.run.fit_s
-    if not fit_s:
-        return []
-    return _terms(summary.run.loop.run_noun, fit_s, ledger(summary))
+    run = summary.run
+    return _terms(run.loop.run_noun, run.fit_s, ledger(summary)) if run.fit_s else []
 
 
 def prepared_of(summary: Summary) -> tuple[float, float]:
@@ -199,8 +206,6 @@ def prepared_of(summary: Summary) -> tuple[float, float]:
 def script_sum(summary: Summary) -> list[str]:
     """The terms of the script's sum, where a tenth of it or more is its own work before the fit."""
     run, (own_s, whole_s) = summary.run, prepared_of(summary)
-    if not own_s:
-        return []
     names = {
         BEFORE_FIT: "before the fit",
         IMPORTS: "loading modules",
@@ -209,7 +214,8 @@ def script_sum(summary: Summary) -> list[str]:
     first_s = Counter(run.before_s) + Counter(run.first_s)
     parts = [(names.get(slot, words(slot)), spent_s) for slot, spent_s in first_s.items()]
     rest = f"the rest of the {run.loop.run_noun}" if run.first_s else run.loop.run_noun
-    return _terms("script", whole_s, [*parts, (rest, run.fit_s - sum(run.first_s.values()))])
+    parts.append((rest, run.fit_s - sum(run.first_s.values())))
+    return _terms("script", whole_s, parts) if own_s else []
 
 
 def _terms(whole: str, whole_s: float, parts: Sequence[tuple[str, float]]) -> list[str]:
@@ -325,27 +331,15 @@ def _loader(summary: Summary) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _lengths(summary: Summary) -> Iterator[str]:
-    """Maximum and median of the sequence lengths, each as the upper edge of its bin."""
-    lengths = summary.sequence_lengths
-    half, below = sum(lengths.values()) / 2, 0
-    for edge, number in lengths.items():
-        below += number
-        if below >= half:
-            yield f"sequences longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
-            return
-
-
-def _answers(summary: Summary) -> Iterator[str]:
+def _answers(summary: Summary) -> tuple[str, ...]:
     """What a policy has generated: tokens, the longest answer, and answers for nothing."""
     answers, generated = summary.answers or AnswerFacts(), summary.generated_tokens_per_s()
-    if generated:
-        yield f"{_whole(generated)} generated tokens/s"
-    if answers.longest:
-        usual = f"{answers.usual_is} {_whole(answers.usual)}"
-        yield f"answers longest {_whole(answers.longest)}, {usual} tokens"
-    if answers.useless is not None:
-        yield f"useless answers {share(answers.useless)}"
+    usual = f"{answers.usual_is} {_whole(answers.usual)}"
+    return texts_of(
+        generated and f"{_whole(generated)} generated tokens/s",
+        answers.longest and f"answers longest {_whole(answers.longest)}, {usual} tokens",
+        answers.useless is not None and f"useless answers {share(answers.useless)}",
+    )
 
 
 def _titled(summary: Summary) -> list[str]:

@@ -1,8 +1,7 @@
 """The sentence on a training whose steps do not end: how long, and what each rank is at."""
 
-from collections.abc import Sequence
-
 from trainperf.analysis.summary.rank_schema import Hang, RanksAt
+from trainperf.core.choice import first_that_holds
 from trainperf.core.formatting.units import duration, ranks_named, rate
 
 
@@ -21,7 +20,6 @@ _AT = {
 }
 _WAIT = ("collective", "backward")
 """For others: whoever works meanwhile may come to them, so that it is no hang yet."""
-_VERBS = ("wait", "stand")
 
 
 def hang_sentence(hang: Hang, *, several: bool) -> str:
@@ -32,20 +30,17 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         several: Whether the job has several ranks, which are named.
     """
     lasts = duration(hang.lasts_s)
-    step, where = "the fit", "before the first step"
-    if hang.step >= 0:
-        step = f"step {hang.step:,}"
-        where = f"in {step}"
+    step = f"step {hang.step:,}" if hang.step >= 0 else "the fit"
+    where = f"in {step}" if hang.step >= 0 else "before the first step"
     first = hang.at[0].at
     works = any(each.at in ("works", "silent", "answer") for each in hang.at)
     saves = first == "saving" and all(each.at in ("saving", *_WAIT) for each in hang.at)
-    began = f"Hanging for {lasts} {where}"
-    if saves:
-        began = f"A checkpoint has lasted for {lasts} {where}"
-    elif works:
-        began = f"No step has ended for {lasts}, since {step} began"
-    if hang.over:
-        began = f"Hung for {lasts} before it ended, {where}"
+    began = first_that_holds(
+        (f"Hung for {lasts} before it ended, {where}", hang.over),
+        (f"A checkpoint has lasted for {lasts} {where}", saves),
+        (f"No step has ended for {lasts}, since {step} began", works),
+        (f"Hanging for {lasts} {where}", True),
+    )
     places = "; ".join(_said_of(each, several=several) for each in hang.at)
     numbers = "".join(
         f" Collectives begun in process group {group}: "
@@ -54,28 +49,23 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         for group, by in hang.sequences.items()
     )
     paged = "".join(
-        f" {_named([rank], several=several).capitalize()} reads {rate(bytes_per_s)} of its memory "
-        "from a disk (swap or mapped files)."
+        f" {ranks_named([rank]).capitalize() if several else 'It'} reads {rate(bytes_per_s)} of "
+        "its memory from a disk (swap or mapped files)."
         for rank, bytes_per_s in hang.paged_bytes_per_s.items()
     )
-    starved = ""
-    if hang.starved:
-        processes = "process" if hang.starved == 1 else "processes"
-        starved = f" The system ended {hang.starved:,} {processes} for lack of memory."
-    return f"{began}: {places}.{numbers}{paged}{starved}"
-
-
-def _named(ranks: Sequence[int], *, several: bool) -> str:
-    return ranks_named(ranks) if several else "it"
+    processes = "process" if hang.starved == 1 else "processes"
+    ended = f" The system ended {hang.starved:,} {processes} for lack of memory."
+    return f"{began}: {places}.{numbers}{paged}{ended if hang.starved else ''}"
 
 
 def _said_of(place: RanksAt, *, several: bool) -> str:
     plural = len(place.ranks) > 1
-    verbs = {verb: verb if plural else f"{verb}s" for verb in _VERBS}
-    verbs |= {"be": "are" if plural else "is", "have": "have" if plural else "has"}
+    verbs = {"wait": "waits", "stand": "stands", "be": "is", "have": "has"}
+    if plural:
+        verbs = {"wait": "wait", "stand": "stand", "be": "are", "have": "have"}
     where = f" ({place.where})" if place.where else ""
     function = place.function or "code that is not the user's"
     at = _AT[place.at].format(**verbs, where=where, function=function)
     how = "with" if place.at == "ended" else f"while {'they handle' if plural else 'it handles'}"
     error = f" {how} {place.error}" if place.error else ""
-    return f"{_named(place.ranks, several=several)} {at}{error}"
+    return f"{ranks_named(place.ranks) if several else 'it'} {at}{error}"

@@ -3,13 +3,12 @@
 Only what was looked at has a table; why a single figure is missing stands in its cell.
 """
 
-from collections.abc import Iterator
-
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.compilation import Compilation
-from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.artifacts.memory import Holder, MemoryLedger
+from trainperf.core.choice import texts_of
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import (
     count,
@@ -67,16 +66,14 @@ def of_step(summary: Summary) -> list[Table]:
 def split_line(summary: Summary) -> str:
     """The shares worth a word in one line, the largest first; e.g. `time spent on compute 41 %`."""
     split = summary.dimensions
-    if split is None:
-        return ""
-    shares = {name: fraction for name, fraction in split.shares.items() if fraction >= _WORTH}
+    every = {} if split is None else split.shares
+    shares = {name: fraction for name, fraction in every.items() if fraction >= _WORTH}
     names = sorted(shares, key=lambda name: (name == "other", -shares[name]))
-    if not names:
+    if split is None or not names:
         return ""
-    words = {**_DIMENSIONS, "other": "the rest"}
-    if tail_not_covered(summary):
-        # What ranks send each other is in the undivided part where nothing times it.
-        words["undivided"] = "compute, memory, launches and communication"
+    # What ranks send each other is in the undivided part where nothing times it.
+    sent = {"undivided": "compute, memory, launches and communication"}
+    words = {**_DIMENSIONS, "other": "the rest", **(sent if tail_not_covered(summary) else {})}
     place = "undivided" if split.basis == "phases" else names[-1]
     aside = {place: f" ({_BASIS[split.basis]})"}
     parts = (f"{words[name]} {share(shares[name])}{aside.get(name, '')}" for name in names)
@@ -191,18 +188,19 @@ def of_compilation(compilation: Compilation) -> list[Table]:
         f"{plural(len(again), 'recompilation')}"
     )
     more = [n - _MOST for n in (len(breaks), len(again)) if n > _MOST]
-    table = Table(
-        title="What torch.compile did",
-        head=("", "where", "times / step", "why"),
-        rows=tuple(rows),
-        words=4,
-        notes=(
-            totals,
-            *(f"{number} more are in compile.json" for number in more),
-            *compilation.reasons.values(),
-        ),
-    )
-    return [table]
+    return [
+        Table(
+            title="What torch.compile did",
+            head=("", "where", "times / step", "why"),
+            rows=tuple(rows),
+            words=4,
+            notes=(
+                totals,
+                *(f"{number} more are in compile.json" for number in more),
+                *compilation.reasons.values(),
+            ),
+        )
+    ]
 
 
 def of_memory(ledger: MemoryLedger) -> list[Table]:
@@ -229,7 +227,7 @@ def of_memory(ledger: MemoryLedger) -> list[Table]:
         title="What fills the memory",
         head=("", "size", "bytes per parameter"),
         rows=tuple(rows),
-        notes=tuple(_memory_notes(ledger)),
+        notes=_memory_notes(ledger),
     )
     saved = Table(
         title="What would need less memory",
@@ -240,15 +238,19 @@ def of_memory(ledger: MemoryLedger) -> list[Table]:
     return [filled, saved] if saved.rows and ledger.gradients_bytes else [filled]
 
 
-def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
-    if ledger.peak_bytes is not None:
-        at_peak = sorted(ledger.at_peak_bytes.items(), key=lambda item: -item[1])
-        named = ", ".join(f"{name} {size(amount)}" for name, amount in at_peak if amount)
-        yield f"peak of the audited step {size(ledger.peak_bytes)}: {named}"
-    if ledger.capacity_bytes is not None:
-        yield f"capacity {size(ledger.capacity_bytes)}"
-    for holder in ledger.held[:_HELD]:
-        where = f" ({holder.where})" if holder.where else ""
-        graphs = f", {count(holder.graphs)} with a graph" if holder.graphs else ""
-        tensors = f"{plural(holder.count, 'tensor')}, {size(holder.size_bytes)}{graphs}"
-        yield f"{holder.name}{where} accumulated {tensors}"
+def _memory_notes(ledger: MemoryLedger) -> tuple[str, ...]:
+    at_peak = sorted(ledger.at_peak_bytes.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} {size(amount)}" for name, amount in at_peak if amount)
+    return texts_of(
+        ledger.peak_bytes is not None
+        and f"peak of the audited step {size(ledger.peak_bytes)}: {named}",
+        ledger.capacity_bytes is not None and f"capacity {size(ledger.capacity_bytes)}",
+        *map(_accumulated, ledger.held[:_HELD]),
+    )
+
+
+def _accumulated(holder: Holder) -> str:
+    where = f" ({holder.where})" if holder.where else ""
+    graphs = f", {count(holder.graphs)} with a graph" if holder.graphs else ""
+    tensors = f"{plural(holder.count, 'tensor')}, {size(holder.size_bytes)}{graphs}"
+    return f"{holder.name}{where} accumulated {tensors}"

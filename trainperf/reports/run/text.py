@@ -31,13 +31,11 @@ def render(summary: Summary) -> str:
     return "\n".join(line.plain.rstrip() for line in lines(summary)) + "\n"
 
 
-def write_report(summary: Summary, stream: TextIO) -> None:
-    """Write the text report to a stream: styled if it is a terminal that wants it, else plain."""
-    stream.write(rendered(summary, stream))
-
-
 def rendered(summary: Summary, stream: TextIO, *, full: bool = False) -> str:
-    """The same as text; in *full* the whole document."""
+    """The text report for a stream: styled if it is a terminal that wants it, else plain.
+
+    In *full* the whole document.
+    """
     width = width_of(stream)
     shown = text_lines(run_document(summary), width) if full else lines(summary, width)
     return styled(shown, stream)

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.operators import attention_rows
@@ -56,7 +54,6 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
         spent_s = account.spent("forward", "backward", "other", "between")
         squares_s = wasted * (2 - wasted) * spent_s
     useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
-    lengths = facts.summary.sequence_lengths
     return Cause(
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
@@ -65,7 +62,7 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
             and every is not None
             and f"{count(round(useful))} of {count(round(every))} tokens/s are effective",
             facts.number(PACKED) and "several sequences share a row already",
-            lengths and f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",
+            facts.summary.lengths_in_words,
         ),
         changes=(use,),
         claim=Claim(
@@ -92,7 +89,7 @@ def _less_padding(facts: Facts) -> Use:
         ("pad_to_longest", 0 < (1 - ALIKE) * widest <= tokens),
         # Even the longest sequence leaves room.
         ("pad_less", longest <= 0.75 * capacity),
-        ("pack_rows", lengths and _median(lengths) <= capacity / 2 and not in_order),
+        ("pack_rows", 0 < facts.summary.median_length <= capacity / 2 and not in_order),
         ("similar_lengths", True),
     )
     version = facts.run.software.get("transformers", "")
@@ -105,10 +102,3 @@ def _tokens(lengths: Mapping[int, int]) -> float:
     edges = {edge for edge in lengths if edge % LENGTH_BIN == 0}
     beyond = (LENGTH_BIN - 1) / 2 if len(edges) > EXACT_LENGTHS / LENGTH_BIN else 0.0
     return sum(number * (length - beyond * (length in edges)) for length, number in lengths.items())
-
-
-def _median(lengths: Mapping[int, int]) -> int:
-    """Upper edge of the bin in which half of the sequences is reached."""
-    edges = sorted(lengths)
-    below = np.cumsum([lengths[edge] for edge in edges])
-    return edges[int(np.searchsorted(below, below[-1] / 2))]
