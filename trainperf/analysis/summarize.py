@@ -92,9 +92,8 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
     usual = typical_audit(folds.steps, documents)
     step_s = summary.value(STEP_S) if isinstance(usual, StepAudit) else None
     light = light_of(documents, step_s)
-    typical = None
-    if isinstance(usual, StepAudit):
-        typical = light_of(replace(documents, audit=usual), step_s)
+    resized = replace(documents, audit=usual if isinstance(usual, StepAudit) else None)
+    typical = light_of(resized, step_s)
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     facts = Facts(
         summary=summary,

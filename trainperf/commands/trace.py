@@ -28,8 +28,9 @@ def _run(given: argparse.Namespace) -> str:
         from trainperf.core.formatting.html.markup import page, portable
         from trainperf.reports.layout.html import as_html
 
-        parts = [part for each in documents for part in each]
-        return portable(page("trainperf trace", as_html(parts)))
+        return portable(
+            page("trainperf trace", as_html([part for each in documents for part in each]))
+        )
     return "\n".join(rendered(each, None, given.format, sys.stdout) for each in documents)
 
 

@@ -78,9 +78,11 @@ class Captures:
         every = {name: self.report(name) for name in self.analyses}
         shown = {name: report for name, report in every.items() if not _joined(report, every)}
         mentioned = {file for report in shown.values() for file in _files_of(report)}
-        for file in self.traces.keys() - mentioned:
-            shown[file] = f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}"
-        entries = [self._entry(key, report) for key, report in shown.items()]
+        waiting = {
+            file: f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}"
+            for file in self.traces.keys() - mentioned
+        }
+        entries = [self._entry(key, report) for key, report in {**shown, **waiting}.items()]
         return sorted(entries, key=lambda entry: _order(entry.key))
 
     def report(self, name: str) -> TraceReport | str:

@@ -20,6 +20,7 @@ from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Detector
 from trainperf.analysis.diagnosis.changes import BY_ID
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.choice import first_that_holds
 from trainperf.core.families import load_members
 from trainperf.core.findings import Ordinary
 
@@ -152,11 +153,13 @@ def ordinary(account: StepAccount, causes: Iterable[Cause], facts: Facts) -> Ord
             left = left.without(cause.claim)
     computing_s = left.computing_s
     floors_s = sum(region.ideal_s for region in left.regions)
-    look = facts.loop.audit
-    if account.regions or facts.documents.audit is not None:
-        look = "" if account.device is None or facts.traces else facts.loop.capture
+    audited = account.regions or facts.documents.audit is not None
     return Ordinary(
         fraction=account.share(computing_s),
         of_light=floors_s / computing_s if left.regions and computing_s else None,
-        look=look,
+        look=first_that_holds(
+            (facts.loop.audit, not audited),
+            ("", account.device is None or facts.traces),
+            (facts.loop.capture, True),
+        ),
     )

@@ -15,6 +15,7 @@ from typing import Literal
 
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.artifacts.lines import BEFORE_FIT
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS, Scope
 from trainperf.core.groups import summed
 
@@ -274,9 +275,9 @@ class Claim:
     @property
     def scope(self) -> Scope:
         """Whether it is a share of a step, of the fit, or of the script."""
-        if BEFORE_FIT in self.pauses_s:
-            return "script"
-        return "fit" if self.pauses_s else "step"
+        return first_that_holds(
+            ("script", BEFORE_FIT in self.pauses_s), ("fit", self.pauses_s), ("step", True)
+        )
 
     @property
     def of_host(self) -> bool:

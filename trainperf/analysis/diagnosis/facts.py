@@ -9,7 +9,6 @@ from trainperf.analysis.summary.lines import BETWEEN
 from trainperf.analysis.summary.schema import (
     CauseFacts,
     LineShare,
-    PlainCode,
     RunFacts,
     Summary,
 )
@@ -25,7 +24,6 @@ from trainperf.core.readings import (
     STEP_S,
 )
 from trainperf.core.steps.records import Scalar
-from trainperf.meters.fold import Reading
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace, Straggler
 
@@ -73,13 +71,9 @@ class Facts:
         """Of a reading; `None` where it was not measured."""
         return self.summary.value(name)
 
-    def reading(self, name: str) -> Reading | None:
-        """A reading; `None` where there is none of that name in this run."""
-        return self.summary.reading(name)
-
     def worst(self, name: str) -> float | None:
         """A reading's largest value on any rank: a bound must hold for the slowest."""
-        reading = self.reading(name)
+        reading = self.summary.reading(name)
         if reading is None or reading.value is None:
             return None
         return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
@@ -105,10 +99,6 @@ class Facts:
         waits = map(self.summary.lines_in, ("data_wait", BETWEEN))
         loads = next((w.loader_fraction for w in waits if w.loader_fraction is not None), 1.0)
         return loads < LIMITS.mostly
-
-    def plain_code(self, slot: str) -> PlainCode | None:
-        """What ran in a phase on the host that is no tensor operation."""
-        return self.summary.lines_in(slot).host
 
     @property
     def micro_batches(self) -> int:

@@ -51,7 +51,7 @@ def account_of(facts: Facts) -> StepAccount:
     judged = run.steady_steps >= LIMITS.steps
     step_s = (facts.value(STEP_MEAN_S) or 0.0) if judged else 0.0
     loop_s = _loop_s(facts) if step_s else {}
-    if run.steps >= LIMITS.steps and not_covered(facts.reading(STEP_MEAN_S)):
+    if run.steps >= LIMITS.steps and not_covered(facts.summary.reading(STEP_MEAN_S)):
         loop_s = summary.phases_s()
         step_s = sum(loop_s.values())
     device = None if run.device == "cpu" else _device(facts, step_s)
@@ -131,7 +131,7 @@ def _loop_s(facts: Facts) -> dict[str, float]:
     loop_s: dict[str, float] = {}
     sends = len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher"
     for phase in PHASES:
-        reading = facts.reading(phase_reading(phase.label))
+        reading = facts.summary.reading(phase_reading(phase.label))
         spent_s = facts.worst(phase_reading(phase.label))
         if reading is None or spent_s is None:
             continue

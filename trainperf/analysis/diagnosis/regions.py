@@ -19,7 +19,7 @@ the audited step is as long as the samples say.
 On another device the audit has sizes and no times: a trace has them, or they are modelled.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -176,9 +176,7 @@ def _laid_over(
     phase_s: float,
     usual_s: float,
     slowed: float,
-) -> list[Region]:
-    if not rows:
-        return []
+) -> Iterator[Region]:
     # What the audit adds to a call is in the shortest one, too: a launch on a machine so busy.
     shortest_s = min(_busy_s(row) / row.use.calls for row in rows)
     shortest_s = min(max(shortest_s, usual_s), SHORT_CALLS * usual_s)
@@ -200,22 +198,18 @@ def _laid_over(
     python_s = often * sum(short_s) + once * sum(long_s)
     factor = _ratio(quiet_s - python_s, sum(work_s), SLOWED)
     often, once, factor = often * slowed, once * slowed, factor * slowed
-    regions = []
     for row, work, short, long in zip(rows, work_s, short_s, long_s, strict=True):
         run_s, python_s = factor * work, often * short + once * long
-        regions.append(
-            Region(
-                use=row.use,
-                slot=slot,
-                run_s=run_s,
-                python_s=python_s,
-                ideal_s=min(row.floor_s, run_s + python_s),
-                fused_s=min(row.fused_floor_s, run_s + python_s),
-                compute_s=min(row.compute_s or 0.0, run_s),
-                explained_s=slowed * (_beyond_s(row, shortest_s) + short + long),
-            )
+        yield Region(
+            use=row.use,
+            slot=slot,
+            run_s=run_s,
+            python_s=python_s,
+            ideal_s=min(row.floor_s, run_s + python_s),
+            fused_s=min(row.fused_floor_s, run_s + python_s),
+            compute_s=min(row.compute_s or 0.0, run_s),
+            explained_s=slowed * (_beyond_s(row, shortest_s) + short + long),
         )
-    return regions
 
 
 def _ratio(part_s: float, whole_s: float, most: float) -> float:

@@ -180,7 +180,7 @@ _NOT_APPLICABLE = "not applicable: "
 
 def reason(facts: Facts, name: str) -> str:
     """Why a reading has no value."""
-    reading = facts.reading(name)
+    reading = facts.summary.reading(name)
     return (reading.reason if reading else None) or "not measured"
 
 

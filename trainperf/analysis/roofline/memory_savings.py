@@ -4,9 +4,9 @@ Estimates: nothing here was measured with the change made.
 """
 
 import re
-from collections import defaultdict
 
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.groups import grouped, summed
 
 
 _BLOCK = re.compile(r"^(.*?)\.(\d+)(?:\.|$)")
@@ -30,12 +30,10 @@ def savings(ledger: MemoryLedger) -> dict[str, int]:
 
 def _checkpointing(ledger: MemoryLedger) -> dict[str, int]:
     """Only one of the repeated blocks at a time keeps its activations; their inputs stay."""
-    blocks: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for activation in ledger.activations:
-        block = _BLOCK.match(activation.module or "")
-        if block:
-            blocks[block[1]][block[2]] += activation.size_bytes
-    saved = {path: sum(each.values()) - max(each.values()) for path, each in blocks.items()}
+    matches = ((_BLOCK.match(each.module or ""), each.size_bytes) for each in ledger.activations)
+    blocks = grouped((block[1], (block[2], held)) for block, held in matches if block)
+    sizes = {path: summed(each).values() for path, each in blocks.items()}
+    saved = {path: sum(each) - max(each) for path, each in sizes.items()}
     return {
         f"activation checkpointing of {path}": saved[path]
         for path in sorted(saved, key=lambda path: -saved[path])[:1]

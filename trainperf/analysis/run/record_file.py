@@ -189,8 +189,6 @@ def end_of(file: RecordFile) -> FileEnd:
     """
     last = max((part.last for part in file.packed.values()), default=-1)
     at_ns = max((part.end_ns for part in file.packed.values()), default=0)
-    entries: list[Content] = []
-    steps: list[StepBlock] = []
     for most_bytes in (EDGE_BYTES, None):
         rest = replace(file, most_bytes=most_bytes, first=last + 1, last=math.inf)
         entries = list(rest.entries())

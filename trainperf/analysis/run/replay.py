@@ -42,9 +42,8 @@ class Replay:
     @cached_property
     def machines(self) -> tuple[list[MachineSeries], list[str]]:
         """What was sampled beside the run, read once, and what is wrong with it."""
-        if self._machine_bytes == 0:
-            return [], []
-        return read_machines(self.run, self._machine_bytes)
+        nothing = self._machine_bytes == 0
+        return ([], []) if nothing else read_machines(self.run, self._machine_bytes)
 
     def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
         """Blocks of the same steps, one per rank in the order of ranks, with their tags united.

@@ -59,8 +59,9 @@ def with_time_split(
         # Of the latest trace in which a device worked, on the lowest rank that has one.
         trace=next(on_device, None),
     )
-    speed = None
-    if audit is not None and light is not None:
-        # Times of the warm-up do not show how fast a step is.
-        speed = speed_of_light(light, audit, {} if typical is None else phases_s, typical)
+    # Times of the warm-up do not show how fast a step is.
+    steady_s = {} if typical is None else phases_s
+    speed = (
+        None if audit is None or light is None else speed_of_light(light, audit, steady_s, typical)
+    )
     return msgspec.structs.replace(summary, dimensions=split, light=speed)

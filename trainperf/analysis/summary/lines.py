@@ -4,7 +4,7 @@ Shares are of samples of wall time (`trainperf.core.artifacts.lines`); how long 
 known from its records alone.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -32,7 +32,7 @@ from trainperf.core.artifacts.lines import (
     SampledStack,
 )
 from trainperf.core.findings import LIMITS
-from trainperf.core.groups import counted, summed
+from trainperf.core.groups import counted, grouped, summed
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
 
@@ -221,14 +221,15 @@ class _SampledCode:
         self._shared = {place for place in counts if counts[place] >= nearly_all * len(stacks)}
         # Functions that run the loop: outside of modules they are seen in several phases.  One that
         # is seen around forward, backward and update only runs none of it.
-        phases: dict[Function, Counter[str]] = defaultdict(Counter)
-        for stack in stacks:
-            for function in set(map(self._functions.__getitem__, stack.frames[: stack.outside])):
-                phases[function][stack.slot if stack.slot in _WORK else ""] += 1
+        phases = grouped(
+            (function, stack.slot if stack.slot in _WORK else "")
+            for stack in stacks
+            for function in set(map(self._functions.__getitem__, stack.frames[: stack.outside]))
+        )
         self._around = {
             function
-            for function, samples in phases.items()
-            if max(samples.values()) < nearly_all * samples.total()
+            for function, slots in phases.items()
+            if max(Counter(slots).values()) < nearly_all * len(slots)
         }
 
     def slot(self, stack: SampledStack) -> str:
@@ -412,11 +413,13 @@ class _SampledCode:
 
     def _heaviest(self, stacks: Stacks, depth: int) -> tuple[Function, Stacks]:
         """The function with most of the time so deep in the stacks, and those that it is in."""
-        inside: dict[Function, Stacks] = defaultdict(Counter)
-        for frames, weight in stacks.items():
-            if len(frames) > depth:
-                inside[self._functions[frames[depth]]][frames] += weight
-        return max(inside.items(), key=lambda item: item[1].total(), default=(("", ""), Counter()))
+        inside = grouped(
+            (self._functions[frames[depth]], (frames, weight))
+            for frames, weight in stacks.items()
+            if len(frames) > depth
+        )
+        functions = ((function, Counter(dict(weighed))) for function, weighed in inside.items())
+        return max(functions, key=lambda item: item[1].total(), default=(("", ""), Counter()))
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:

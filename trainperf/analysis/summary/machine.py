@@ -8,7 +8,6 @@ task that shares a CPU runs undisturbed for some of its steps, and not at all in
 which several causes hold counts for each of them: nothing tells which of them made it slow.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from trainperf.analysis.summary.schema import (
 from trainperf.core.arrays import Column, Mask
 from trainperf.core.artifacts.machine import HOST_COLUMNS, POWER_BRAKE_BIT, THERMAL_BITS
 from trainperf.core.findings import LIMITS
+from trainperf.core.groups import summed
 from trainperf.core.machine.link import of_link
 from trainperf.core.readings import H2D_BYTES_PER_S
 from trainperf.core.steps.block import StepBlock
@@ -136,12 +136,14 @@ class _Trouble:
 
     def _who(self) -> tuple[str, ...]:
         """Other processes named while it held, down to half of the CPUs of the busiest one."""
-        named = Counter[str]()
-        for each in self.series.neighbours if self.cause.endswith("shared") else ():
-            if each.name and each.device == self.device and self.holds(np.array([each.at_ns]))[0]:
-                named[f"{each.name} ({each.pid})"] += each.cpus  # type: ignore[assignment] # typeshed counts in whole numbers
-        least = LIMITS.mostly * max(named.values(), default=0)
-        return tuple(name for name, cpus in named.most_common() if cpus >= least)
+        cpus = summed(
+            (f"{each.name} ({each.pid})", each.cpus)
+            for each in (self.series.neighbours if self.cause.endswith("shared") else ())
+            if each.name and each.device == self.device and self.holds(np.array([each.at_ns]))[0]
+        )
+        least = LIMITS.mostly * max(cpus.values(), default=0.0)
+        busiest = sorted(cpus, key=lambda name: -cpus[name])
+        return tuple(name for name in busiest if cpus[name] >= least)
 
 
 class MachineFold:
@@ -188,23 +190,23 @@ class MachineFold:
         return MachineFacts(hosts=sampled, causes=tuple(causes))
 
 
-def _sampled(series: MachineSeries, device: int | None) -> Iterator[tuple[str, Column]]:
+def _sampled(series: MachineSeries, device: int | None) -> dict[str, Column]:
     """What was sampled of a host, or of one of its devices, by name of the column."""
-    for name in _OF_HOST if device is None else _OF_DEVICE:
-        column = series.column(name) if device is None else series.device(device, name)
-        present = column[~np.isnan(column)]
-        if len(present):
-            yield name, present
+    columns = {name: series.column(name) for name in _OF_HOST}
+    if device is not None:
+        columns = {name: series.device(device, name) for name in _OF_DEVICE}
+    present = {name: column[~np.isnan(column)] for name, column in columns.items()}
+    return {name: column for name, column in present.items() if len(column)}
 
 
 def _means(series: MachineSeries, device: int | None = None) -> dict[str, float]:
-    return {name: float(column.mean()) for name, column in _sampled(series, device)}
+    return {name: float(column.mean()) for name, column in _sampled(series, device).items()}
 
 
 def _worst(series: MachineSeries, device: int | None = None) -> dict[str, float]:
     return {
         name: float(column.min() if name in _LEAST_IS_WORST else column.max())
-        for name, column in _sampled(series, device)
+        for name, column in _sampled(series, device).items()
     }
 
 

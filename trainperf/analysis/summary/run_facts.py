@@ -23,6 +23,7 @@ from trainperf.analysis.summary.schema import (
     RunFacts,
     State,
 )
+from trainperf.core.choice import first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.groups import grouped
@@ -113,7 +114,7 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
     # While a run is being written its ranks have flushed different steps: nothing is wrong.
     left_out = 0 if facts.state == "running" else facts.left_out_steps
-    warnings = (
+    return texts_of(
         *run.warnings,
         *_missing_ranks(run),
         *(_ending(same, most) for same in alike.values()),
@@ -133,7 +134,6 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
             for part, number in facts.dropped.items()
         ),
     )
-    return tuple(each for each in warnings if isinstance(each, str) and each)
 
 
 def diverged(replay: Replay) -> str:
@@ -189,9 +189,12 @@ def rank_ends(
         silent = end is None and age_s > longest_s
         died = None if end else has_died(file.info.process)
         killed = end is None and (nobody_writes if died is None else died)
-        state: RankState = "killed" if killed else "silent" if silent else "running"
-        if end:
-            state = _ENDED.get(end.reason, "failed")
+        state: RankState = first_that_holds(
+            (_ENDED.get(end.reason if end else "", "failed"), end),
+            ("killed", killed),
+            ("silent", silent),
+            ("running", True),
+        )
         ends.append(
             RankEnd(
                 rank=file.rank,

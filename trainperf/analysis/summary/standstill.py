@@ -55,12 +55,12 @@ def held_up(
     open_ranks = {end.rank for end in ends if end.state in ("running", "silent", "killed")}
     fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < SILENT_S}
     several = len(ends) > 1
-    states: dict[int, tuple[At, str, str, str]] = {}
-    for end in ends:
-        if end.rank in (fresh or lasting):
-            states[end.rank] = _at(lasting[end.rank], several=several)
-        else:
-            states[end.rank] = (_silent(end, lasting.values()), "", "", end.reason or "")
+    states = {
+        end.rank: _at(lasting[end.rank], several=several)
+        if end.rank in (fresh or lasting)
+        else (_silent(end, lasting.values()), "", "", end.reason or "")
+        for end in ends
+    }
     alike = grouped((state, rank) for rank, state in states.items())
     at = [
         RanksAt(ranks=tuple(ranks), at=what, where=where, function=function, error=error)

@@ -212,7 +212,9 @@ def script_sum(summary: Summary) -> list[str]:
         "unseen": f"until {run.seen_from} was loaded",
     }
     first_s = Counter(run.before_s) + Counter(run.first_s)
-    parts = [(names.get(slot, words(slot)), float(s)) for slot, s in first_s.items()]
+    parts: list[tuple[str, float]] = [
+        (names.get(slot, words(slot)), spent_s) for slot, spent_s in first_s.items()
+    ]
     rest = f"the rest of the {run.loop.run_noun}" if run.first_s else run.loop.run_noun
     parts.append((rest, run.fit_s - sum(run.first_s.values())))
     return _terms("script", whole_s, parts) if own_s else []

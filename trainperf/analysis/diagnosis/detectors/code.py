@@ -101,8 +101,8 @@ def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
     trace.
     """
-    look = _value_loop if account.device is None else _waits_for_values
-    return look(account, facts)
+    on_host = account.device is None
+    return _value_loop(account, facts) if on_host else _waits_for_values(account, facts)
 
 
 @worth(LIMITS.notable)
@@ -236,7 +236,7 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     coded = [
         (slot, code)
         for slot in (*WORK, "other", "between")
-        if (code := facts.plain_code(slot)) and SENDS_BUFFERS not in code.names[:1]
+        if (code := facts.summary.lines_in(slot).host) and SENDS_BUFFERS not in code.names[:1]
     ]
     if not coded or not account.host_decides:
         return None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.detectors.memory import gathering
 from trainperf.analysis.diagnosis.facts import Facts
@@ -100,9 +100,11 @@ def _unexplained(facts: Facts) -> Iterator[RunChange]:
 
 def _level(level: RunChange, facts: Facts) -> Cause:
     """From a step on."""
-    when = f"from step {level.from_step:,} on steps take"
-    if level.until_step is not None:
-        when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
+    when = (
+        f"from step {level.from_step:,} on steps take"
+        if level.until_step is None
+        else f"steps {level.from_step:,} to {level.until_step - 1:,} take"
+    )
     what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_ends_s - level.phase_begins_s
     if level.alike and level.rank is None:
         what, more_s = _ALIKE, level.ends_s - level.begins_s
@@ -217,14 +219,17 @@ def _full(change: RunChange, facts: Facts) -> str:
     return ", as the device's memory became full" if _filled(change, facts) else ""
 
 
-def _used(change: RunChange, facts: Facts) -> Iterator[str]:
+def _used(change: RunChange, facts: Facts) -> tuple[str, ...]:
     """How full, and what of it tensors of this process held."""
     used, capacity = _filled(change, facts), facts.number("device_memory_bytes")
-    if used is not None and capacity:
-        held = facts.value(MEMORY_PEAK_BYTES)
-        own = f"; tensors held {size(held)} at most" if held else ""
-        parts = f"{share(used.before / capacity)} before and {share(used.after / capacity)} after"
-        yield f"memory in use of the device's {size(capacity)}: {parts}{own}"
+    held = facts.value(MEMORY_PEAK_BYTES)
+    own = f"; tensors held {size(held)} at most" if held else ""
+    return of_evidence(
+        used is not None
+        and capacity
+        and f"memory in use of the device's {size(capacity)}: {share(used.before / capacity)} "
+        f"before and {share(used.after / capacity)} after{own}"
+    )
 
 
 def _on(change: RunChange) -> str:

@@ -61,15 +61,14 @@ def _pause(
         changes.append(Use(change=rarer, values=values, realises=1 - 1 / fewer))
     if not changes or not number or lost < LIMITS.worth:
         return None
-    pace = ""
-    if number > 1 and facts.run.steps:
-        apart = plural(max(1, round(facts.run.steps / number)), "step")
-        pace = f": {duration(spent_s / number)} each, one in {apart}"
+    apart = plural(max(1, round(facts.run.steps / number)), "step")
+    pace = f": {duration(spent_s / number)} each, one in {apart}"
     return Cause(
         id=kind,
         title=f"{kind} takes {share(lost)} of the fit",
         evidence=(
-            f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
+            f"{duration(spent_s)} in {plural(number, 'pause')}"
+            + (pace if number > 1 and facts.run.steps else ""),
             *sampled(line),
             *heaviest(facts, kind),
         ),
@@ -128,7 +127,7 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         or (few and facts.run.state != "finished")
         or facts.value(STEP_MEAN_S)
         # The log has one mean of all steps.
-        or not_covered(facts.reading(STEP_MEAN_S))
+        or not_covered(facts.summary.reading(STEP_MEAN_S))
     ):
         return None
     titles = {
@@ -137,7 +136,7 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         "log_more": "the means in the log are too few, or too far apart, for a steady state",
         "find_what_changes": "the step time never settled",
     }
-    logged = not_covered(facts.reading(STEP_S))
+    logged = not_covered(facts.summary.reading(STEP_S))
     change = first_that_holds(
         ("train_longer", few), ("log_more", logged), ("find_what_changes", True)
     )
@@ -228,7 +227,7 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> tuple[
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
-    code, saves = facts.plain_code(most), fraction * (1 - 1 / cpus)
+    code, saves = facts.summary.lines_in(most).host, fraction * (1 - 1 / cpus)
     dear, line = (code and code.line.fraction >= LIMITS.mostly), code and code.line.name
     return all_that_hold(
         (Use(change="prepare_cheaper", values={"name": line}), dear),

@@ -289,9 +289,8 @@ def _of_anomalies(account: StepAccount) -> Claim | None:
     passes = [region for region in account.regions if region.use.part != "optimizer"]
     looks = [region for region in passes if region.use.short_name in CHECKS]
     around, most_s = of_python(passes), total_s(passes) - sum(r.ideal_s for r in passes)
-    owns_s = dict(around.owns_s)
-    for region in looks:
-        owns_s[region.slot] += region.run_s
+    looks_s = [(region.slot, region.run_s) for region in looks]
+    owns_s = summed([*around.owns_s.items(), *looks_s])
     if account.device is not None or not sum(owns_s.values()):
         return None
     return replace(

@@ -28,7 +28,7 @@ from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.choice import all_that_hold
 from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
-from trainperf.core.groups import summed
+from trainperf.core.groups import largest
 
 
 def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
@@ -76,12 +76,12 @@ def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
     """
     called = [row for row in passes(account) if row.use.repeated and row.use.passes > 1]
     multiply = {row.use.repeated for row in called if row.use.matmul_flops}
-    loops_s = summed(
+    loops_s = (
         ((row.use.repeated, row.use.passes), row.seconds)
         for row in called
         if row.use.repeated in multiply
     )
-    name, number = max(loops_s, key=lambda loop: loops_s[loop], default=("", 1))
+    name, number = largest(loops_s, ("", 1))
     loaded = number != round(facts.samples_in(account.step_s)) or facts.number("batch_size") == 1
     if number == 1 or not account.host_decides or (number == facts.micro_batches and loaded):
         return None
@@ -146,8 +146,7 @@ def equal_modules(account: StepAccount, facts: Facts) -> Cause | None:
     rows = [r for r in equal if r.use.siblings in multiply and r.seconds > 4 * r.ideal_s]
     if not account.host_decides:
         return None
-    loops_s = summed((row.use.siblings, row.seconds) for row in rows)
-    name = max(loops_s, key=lambda loop: loops_s[loop], default="")
+    name = largest(((row.use.siblings, row.seconds) for row in rows), "")
     return cause_in_operators(
         Cause(
             id="equal_modules",

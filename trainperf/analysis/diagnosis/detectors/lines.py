@@ -11,7 +11,7 @@ from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.core.groups import grouped, summed
+from trainperf.core.groups import grouped, largest
 
 
 LOOP = 8
@@ -32,12 +32,12 @@ READS = (
 
 def place_of(regions: Iterable[Region]) -> tuple[str, str]:
     """`file:line` that weighs most, and the user's line that called it if it is a library's."""
-    weights = summed(
+    weights = (
         ((region.use.line, region.use.called_at or ""), region.seconds)
         for region in regions
         if region.use.line is not None
     )
-    return max(weights, key=weights.__getitem__, default=("", ""))
+    return largest(weights, ("", ""))
 
 
 def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:

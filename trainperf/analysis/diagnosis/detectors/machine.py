@@ -87,8 +87,7 @@ def _which(cause: CauseFacts) -> str:
 
 def _place(cause: CauseFacts, facts: Facts) -> str:
     """Which device or host, where there are several; e.g. ` 3 of node7`."""
-    machine = facts.summary.machine
-    hosts = {host.host: host for host in (() if machine is None else machine.hosts)}
+    hosts = {host.host: host for host in facts.summary.hosts}
     devices = len(hosts[cause.host].devices) if cause.host in hosts else 0
     number = f" {cause.device}" if cause.device is not None and devices > 1 else ""
     return f"{number}{f' of {cause.host}' if len(hosts) > 1 else ''}"
@@ -211,9 +210,8 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     threads = account.model_threads
     if free < max(4, 2 * threads):
         return None
-    claim = of_slots(account, *WORK)
-    if account.regions:
-        claim = of_regions(r for r in account.regions if r.slot in WORK and not is_small(r, facts))
+    rows = (row for row in account.regions if row.slot in WORK and not is_small(row, facts))
+    claim = of_regions(rows) if account.regions else of_slots(account, *WORK)
     return Cause(
         id="idle_cores",
         title=f"the model computes with {plural(threads, 'thread')}; {free} cores are free for it",

@@ -109,7 +109,7 @@ def long_enough(facts: Facts) -> bool:
 
 def _growth(facts: Facts) -> Reading | None:
     """Bytes that each step adds; `None` where they are too few, or not known."""
-    slope = facts.reading(MEMORY_SLOPE_BYTES_PER_STEP)
+    slope = facts.summary.reading(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None or not slope.value or not slope.low or not slope.high or slope.low <= 0:
         return None
     return slope if slope.value * facts.run.steady_steps >= GROWN_BYTES else None

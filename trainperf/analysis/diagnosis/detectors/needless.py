@@ -18,7 +18,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share
-from trainperf.core.groups import grouped, summed
+from trainperf.core.groups import grouped, largest, summed
 from trainperf.core.readings import PADDING_FRACTION
 
 
@@ -86,8 +86,8 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     lost_s = sum(map(_again_s, rows))
     forward = [region for region in rows if region.use.part == "forward"]
-    names_s = summed((region.use.module or region.use.line, _again_s(region)) for region in forward)
-    first = max(names_s, key=lambda name: names_s[name], default=None)
+    names_s = ((region.use.module or region.use.line, _again_s(region)) for region in forward)
+    first = largest(names_s, None)
     return cause_in_operators(
         Cause(
             id="computed_again",
@@ -202,8 +202,7 @@ def dropped_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with the input of that pass detached, and the same loss.
     """
     rows = [region for region in account.regions if region.use.dropped]
-    lines_s = summed((region.use.dropped, region.seconds) for region in rows)
-    where = max(lines_s, key=lambda line: lines_s[line], default="")
+    where = largest(((region.use.dropped, region.seconds) for region in rows), "")
     cause = cause_in_operators(
         Cause(
             id="dropped_gradients",

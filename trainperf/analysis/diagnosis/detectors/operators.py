@@ -30,6 +30,7 @@ from trainperf.analysis.diagnosis.detectors.precision import is_cast
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size
 
@@ -59,10 +60,11 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
     # Scores push the rest of the model out of the caches, in forward and in backward.
     written = sum(8 * prod(row.use.shapes[0]) * row.use.calls for row in softmax if row.use.shapes)
     names = {row.use.short_name for row in rows}
-    change = "fused_attention"
-    if UNFUSED in names:
-        dropped = account.device is None and names & DROPOUT
-        change = "no_dropout_in_attention" if dropped else "fusible_attention"
+    change = first_that_holds(
+        ("fused_attention", UNFUSED not in names),
+        ("no_dropout_in_attention", account.device is None and names & DROPOUT),
+        ("fusible_attention", True),
+    )
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return cause_in_operators(
         Cause(
@@ -339,9 +341,8 @@ def gradients_on(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     kept, calls = facts.number("answer_graph_bytes"), facts.number("answer_calls") or 1
     spent_s = calls * nodes * (node_s or 0.0)
-    number = f"{count(nodes)} nodes per batch"
-    if calls > 1:
-        number = f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"
+    often = f"call of the model, {count(calls)} calls per batch" if calls > 1 else "batch"
+    number = f"{count(nodes)} nodes per {often}"
     return Cause(
         id="gradients_on",
         title="a graph for gradients is built with every answer, and never used",

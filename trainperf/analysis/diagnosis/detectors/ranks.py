@@ -90,7 +90,7 @@ def _works_more(point: SyncPoint, facts: Facts) -> str:
     Nobody waits in forward: what is longer there as well is no wait, and no single piece of code.
     """
     late = {each.rank for each in point.late}
-    reading = facts.reading(phase_reading("forward"))
+    reading = facts.summary.reading(phase_reading("forward"))
     spent = dict(zip(facts.run.ranks, () if reading is None else reading.per_rank, strict=False))
     own_s = [s for rank, s in spent.items() if rank in late and s is not None]
     others_s = [s for rank, s in spent.items() if rank not in late and s is not None]
@@ -339,9 +339,11 @@ def usual_buckets(facts: Facts) -> int:
 def buckets(facts: Facts) -> tuple[str, ...]:
     """How many DDP has, and how large they are."""
     number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
-    if not number or gradients is None:
-        return ()
-    return (f"{plural(round(number), 'bucket')} of {size(gradients / number)} on average",)
+    return of_evidence(
+        number
+        and gradients is not None
+        and f"{plural(round(number), 'bucket')} of {size(gradients / number)} on average"
+    )
 
 
 def _settings(facts: Facts) -> tuple[str, ...]:
@@ -359,9 +361,8 @@ def _settings(facts: Facts) -> tuple[str, ...]:
 
 def _nvlinks(facts: Facts) -> int:
     """Active ones of the device that has most."""
-    machine = facts.summary.machine
-    hosts = () if machine is None else machine.hosts
-    return max((device.nvlinks for host in hosts for device in host.devices), default=0)
+    devices = (device for host in facts.summary.hosts for device in host.devices)
+    return max((device.nvlinks for device in devices), default=0)
 
 
 def _gloo_bytes_per_s(facts: Facts) -> float:
@@ -440,7 +441,7 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with `broadcast_buffers=False`, and the same loss.
     """
     sent, gradients = facts.number("buffer_bytes") or 0.0, facts.number("gradient_bytes") or 0.0
-    code = facts.plain_code("forward")
+    code = facts.summary.lines_in("forward").host
     if code is not None and SENDS_BUFFERS not in code.names[:1]:
         code = None
     claim = of_plain_code(account, "forward", code) if code else Claim()
