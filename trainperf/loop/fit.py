@@ -504,8 +504,8 @@ class Fit:
 
     def _at_exit(self) -> None:
         error = last_error()
-        heard = error is not None and error is not self._error_before
-        self.end(ended_by(type(error)) if heard else self.reason_at_exit)
+        own = None if error is self._error_before else error
+        self.end(self.reason_at_exit if own is None else ended_by(type(own)))
 
 
 def _trials(fit: Fit, facts: FitFacts) -> Probe:
