@@ -47,6 +47,7 @@ from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.probes.interleaving import turns_probe
 from trainperf.recording.probes.lines import LinesProbe
+from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.selection import (
     EVERYTHING,
     OF_TRAINING,
@@ -308,6 +309,8 @@ class Fit:
                     least_s=options.hang_after_s,
                 )
             )
+        if self.launch.loader_anatomy:
+            probes.append(LoaderProbe(facts.loader, objects.run))
         if self.launch.audit_plan is not None:
             self.audit = AuditProbe(
                 facts.root or objects.module, self.launch.audit_plan, place, self.guard
@@ -501,8 +504,8 @@ class Fit:
 
     def _at_exit(self) -> None:
         error = last_error()
-        raised = None if error is self._error_before else error
-        self.end(self.reason_at_exit if raised is None else ended_by(type(raised)))
+        own = None if error is self._error_before else error
+        self.end(self.reason_at_exit if own is None else ended_by(type(own)))
 
 
 def _trials(fit: Fit, facts: FitFacts) -> Probe:
