@@ -19,9 +19,7 @@ from trainperf.core.artifacts.lines import SampledLines
 from trainperf.recording.worker_lines import WORKER_LINES, joined
 
 
-_NOTHING = SampledLines(
-    taken=0, every=1, sampled_s=0.0, cost_s=0.0, places=(), stacks=(), samples=()
-)
+_NOTHING = SampledLines(taken=0, every=1, cost_s=0.0, places=(), stacks=(), samples=())
 PLANTED = (0.2, 0.5, 0.8, 1.0)
 """Shares of its time in which a worker makes batches."""
 MAKING_S, BATCHES = 0.04, 400

@@ -13,8 +13,8 @@ from trainperf.core.run_directory import record_file
 from trainperf.core.steps.records import RunInfo
 from trainperf.loop.report import WAIT_NS, close_run
 from trainperf.recording.monitor import RunParts
-from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
+from trainperf.recording.sinks.loggers import Outputs
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.run.document import run_document
 

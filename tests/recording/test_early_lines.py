@@ -194,7 +194,6 @@ def lines_of(before_s: float, loading_s: float, whole_s: float) -> SampledLines:
     return SampledLines(
         taken=10,
         every=1,
-        sampled_s=1.0,
         cost_s=0.0,
         places=tuple(Place("train.py", line, "prepare") for line in (7, 1, 9)),
         stacks=tuple(stacks),

@@ -14,9 +14,8 @@ from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, RunInfo, Totals
 from trainperf.meters.fold import Reading
 from trainperf.recording.monitor import RunParts
-from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.sinks.loggers import CurveSink
+from trainperf.recording.sinks.loggers import CurveSink, Outputs
 
 
 READINGS = {

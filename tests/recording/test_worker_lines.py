@@ -18,9 +18,7 @@ from trainperf.recording.worker_lines import WorkerLines, joined
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
-NOTHING = SampledLines(
-    taken=0, every=1, sampled_s=0.0, cost_s=0.0, places=(), stacks=(), samples=()
-)
+NOTHING = SampledLines(taken=0, every=1, cost_s=0.0, places=(), stacks=(), samples=())
 
 
 class Sleeping(Dataset[torch.Tensor]):

@@ -55,6 +55,8 @@ class Accelerator:
     """Whether calls return before their work is done."""
     unified = False
     """Whether its memory is the host's, so that a copy to it crosses no link."""
+    wait_error: str | None = None
+    """Part of the error that torch raises inside `raises_at_waits`; `None` where it raises none."""
 
     def __init__(self, device: torch.device) -> None:
         index = current_index(device.type) if device.index is None else device.index
@@ -77,8 +79,7 @@ class Accelerator:
             reason = f"not measured: {self.type} has no statistics of its allocator"
             return {Ability.STATISTICS: reason, Ability.RETRIES: reason}
         if "num_alloc_retries" not in counters:
-            reason = f"not measured: the allocator of {self.type} counts none"
-            return {Ability.RETRIES: reason}
+            return {Ability.RETRIES: f"not measured: the allocator of {self.type} counts none"}
         return {}
 
     # -- its queue ------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ class Accelerator:
             yield
         finally:
             torch.accelerator.set_stream(before)
-            set_current_index(index)
+            _renamed("set_device_index", "set_device_idx")(index)
 
     def synchronize(self) -> None:
         """Wait for all streams of this device.  Never in a loop that is measured."""
@@ -121,11 +122,6 @@ class Accelerator:
     def raises_at_waits(self) -> Iterator[None]:
         """Inside, torch raises where it would wait for the device, as far as the backend can."""
         yield
-
-    def raised_at_wait(self, error: RuntimeError) -> bool:
-        """Whether *error* is what is raised then."""
-        del error
-        return False
 
     def has_graphs(self) -> bool:
         """Whether this process captures a graph, or has: its replay dispatches nothing."""
@@ -244,11 +240,6 @@ def current_index(kind: str) -> int:
     if current is None or current.type != kind:
         return 0
     return int(_renamed("current_device_index", "current_device_idx")())
-
-
-def set_current_index(index: int) -> None:
-    """Make another device of this build's accelerator the current one."""
-    _renamed("set_device_index", "set_device_idx")(index)
 
 
 def _renamed(name: str, before: str) -> Any:  # noqa: ANN401 functions of torch's

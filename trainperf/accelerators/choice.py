@@ -20,9 +20,7 @@ _HELD = "allocated_bytes.all.current"
 
 def accelerator_of(device: torch.device) -> Accelerator:
     """What there is to be asked of a device; of a type without an index the current one."""
-    if device.type == "cpu":
-        return Host()
-    return BACKENDS.get(device.type, Accelerator)(device)
+    return Host() if device.type == "cpu" else BACKENDS.get(device.type, Accelerator)(device)
 
 
 def accelerator_in_use() -> Accelerator | None:

@@ -20,6 +20,8 @@ NO_RETRIES = f"not measured: the allocator is {ASYNC_ALLOCATOR}, which counts no
 class Cuda(Accelerator):
     """One device of CUDA or ROCm."""
 
+    wait_error = "called a synchronizing CUDA operation"
+
     @override
     def lacks(self) -> Mapping[Ability, str]:
         # Some builds of torch know no allocator to ask for.
@@ -32,8 +34,7 @@ class Cuda(Accelerator):
 
     @override
     def event(self) -> TimingEvent:
-        event: TimingEvent = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        return event
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
     @override
     def current_stream(self) -> torch.cuda.Stream:
@@ -65,16 +66,14 @@ class Cuda(Accelerator):
             torch.cuda.set_sync_debug_mode(before)
 
     @override
-    def raised_at_wait(self, error: RuntimeError) -> bool:
-        return "called a synchronizing CUDA operation" in str(error)
-
-    @override
     def features(self) -> Features:
         own: Any = torch.cuda.get_device_properties(self.device)
-        address = ""
         # An older torch has neither this nor all of what else is asked.
-        if hasattr(own, "pci_bus_id"):
-            address = f"{own.pci_domain_id:04x}:{own.pci_bus_id:02x}:{own.pci_device_id:02x}.0"
+        address = (
+            f"{own.pci_domain_id:04x}:{own.pci_bus_id:02x}:{own.pci_device_id:02x}.0"
+            if hasattr(own, "pci_bus_id")
+            else ""
+        )
         # ROCm answers with AMD's numbers, which mean something else.
         is_nvidia = torch.version.hip is None
         capability = torch.cuda.get_device_capability(self.device) if is_nvidia else (0, 0)

@@ -24,11 +24,11 @@ Owner = Literal[
 begins a backward, and the work of an update (optimizers, gradient clipping, unscaling); `logging`
 is the part of a framework that keeps and writes metrics."""
 
-_TORCH = Path(torch.__file__).parent
-_OURS = Path(__file__).parent.parent
-_AUDIT = (f"{Path(__file__).parent}{os.sep}", str(_OURS / "recording" / "guard.py"))
+TORCH = Path(torch.__file__).parent
+OURS = Path(__file__).parent.parent
+_AUDIT = (f"{Path(__file__).parent}{os.sep}", str(OURS / "recording" / "guard.py"))
 """Its own files, and the guard around what torch calls of them."""
-_STANDARD = Path(sysconfig.get_path("stdlib"))
+STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = ("site-packages", "dist-packages")
 _FRAMEWORKS = (
     "lightning",
@@ -84,10 +84,10 @@ def caller_of(frame: FrameType) -> str | None:
 
     `None` where the line is the user's own, or no such code is running.
     """
-    if not _in_package(frame.f_code.co_filename):
+    if not in_package(frame.f_code.co_filename):
         return None
     for outer, _ in walk_stack(frame):
-        if owner(outer.f_code) == "user" and not _in_package(outer.f_code.co_filename):
+        if owner(outer.f_code) == "user" and not in_package(outer.f_code.co_filename):
             return line_of(outer)
     return None
 
@@ -108,16 +108,16 @@ def _owner(file: str, function: str) -> Owner:
     if file.startswith("<"):
         return "user" if file.startswith(("<ipython", "<stdin")) else "framework"
     path = Path(file)
-    if path.is_relative_to(_TORCH):
-        return _part_of_torch(path.relative_to(_TORCH).as_posix(), function)
-    if path.is_relative_to(_OURS):
+    if path.is_relative_to(TORCH):
+        return _part_of_torch(path.relative_to(TORCH).as_posix(), function)
+    if path.is_relative_to(OURS):
         return "audit" if file.startswith(_AUDIT) else "framework"
-    if inside := _in_package(file):
+    if inside := in_package(file):
         if inside[0] not in _FRAMEWORKS:
             return "user"
         logs = _LOGGING in path.parts or (path.name == "module.py" and function in _LOG)
         return "logging" if logs else "framework"
-    return "framework" if path.is_relative_to(_STANDARD) else "user"
+    return "framework" if path.is_relative_to(STANDARD) else "user"
 
 
 def _part_of_torch(path: str, function: str) -> Owner:
@@ -130,7 +130,7 @@ def _part_of_torch(path: str, function: str) -> Owner:
 
 
 @lru_cache(maxsize=4096)
-def _in_package(file: str) -> tuple[str, ...]:
+def in_package(file: str) -> tuple[str, ...]:
     """The parts of a path from an installed package on; empty for a file that is not installed."""
     parts = Path(file).parts
     tops = [at for at, part in enumerate(parts) if part in _INSTALLED]
@@ -149,7 +149,7 @@ def shown_path(file: str) -> str:
     working directory or to the script's, if it lies below one of them.
     """
     path = Path(file)
-    if inside := _in_package(file):
+    if inside := in_package(file):
         return os.fspath(Path(*inside))
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     for base in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):

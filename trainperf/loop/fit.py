@@ -37,7 +37,7 @@ from trainperf.core.steps.records import (
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.report import close_run, first_answer, note_chip
-from trainperf.meters import Measure
+from trainperf.meters import METERS, Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.early_lines import EARLY_LINES, prepared_s
@@ -55,7 +55,6 @@ from trainperf.recording.probes.selection import (
     ProbeSet,
     choose,
     inapplicable,
-    meters_of,
 )
 from trainperf.recording.probes.standstill import StandstillProbe
 from trainperf.recording.process_objects import last_error, nothing
@@ -64,7 +63,8 @@ from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.ray_storage import ray_storage
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
-from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
+from trainperf.recording.sinks.base import MetricsLogger, Writer
+from trainperf.recording.sinks.loggers import Outputs
 from trainperf.recording.sinks.trackers import OpenTrackers, imported
 from trainperf.recording.step_cost import HookPrice, StepCost
 from trainperf.recording.upload import Upload
@@ -272,7 +272,7 @@ class Fit:
                 log_every=self.options.log_every_n_steps or facts.log_every,
                 totals=partial(self._totals, facts),
                 first_answer=partial(self._announce, facts) if answers else None,
-                meters=meters_of(facts.measures),
+                meters=[m for m in METERS if m.measure is None or m.measure in facts.measures],
                 own_meters=tuple(self.options.meters),
             )
         )

@@ -15,8 +15,7 @@ from trainperf.core.run_directory import REPORT, attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.schedule import comes_true
-from trainperf.recording.sinks.base import Outputs
-from trainperf.recording.sinks.loggers import PREFIX, CurveSink
+from trainperf.recording.sinks.loggers import PREFIX, CurveSink, Outputs
 
 
 WAIT_NS = 5_000_000_000

@@ -30,7 +30,7 @@ class DeviceClock:
     """A pool of timing events and the knowledge which of them the device has reached."""
 
     def __init__(self, device: DeviceQueue, most: int = MOST_EVENTS) -> None:
-        self._device = device
+        self.device = device
         self._most = most
         self._created = 0
         self._free: list[TimingEvent] = []
@@ -42,17 +42,13 @@ class DeviceClock:
     def mark(self) -> TimingEvent | None:
         """Record an event now, on this thread's stream.  Runs several times every step.
 
-        Returns `None`, and counts it, when all events are in flight.  Not inside a capture.
+        Returns `None`, and counts it, when all events are in flight.  Not inside a capture, in
+        which no event may be recorded or asked.
         """
         if not self._free and self._created >= self._most:
             self.dropped += 1
             return None
-        return self._record(self._device.current_stream())
-
-    @property
-    def capturing(self) -> bool:
-        """Whether a graph is being captured: no event may be recorded or asked now."""
-        return self._device.is_capturing()
+        return self._record(self.device.current_stream())
 
     @property
     def crowded(self) -> bool:
@@ -65,7 +61,7 @@ class DeviceClock:
         The first is on this thread's; together they are a group's end.
         """
         self._ahead = {stream: ahead for stream, ahead in self._ahead.items() if ahead}
-        streams = dict.fromkeys((self._device.current_stream(), *self._ahead))
+        streams = dict.fromkeys((self.device.current_stream(), *self._ahead))
         return [self._record(stream) for stream in streams]
 
     def lead(self) -> int:
@@ -78,10 +74,6 @@ class DeviceClock:
                 ahead.popleft()
         return sum(map(len, self._ahead.values()))
 
-    def elapsed_ns(self, start: TimingEvent, end: TimingEvent) -> int:
-        """Device time between two marks that were reached."""
-        return round(start.elapsed_time(end) * 1e6)
-
     def release(self, events: list[TimingEvent]) -> None:
         """Give reached events back to the pool."""
         self.lead()
@@ -91,7 +83,7 @@ class DeviceClock:
         if self._free:
             event = self._free.pop()
         else:
-            event = self._device.event()
+            event = self.device.event()
             self._created += 1
         event.record(stream)
         self._ahead.setdefault(stream, deque()).append(event)

@@ -36,11 +36,8 @@ PART = "early lines"
 EARLY_BUDGET = 0.005
 """Share of the time before the fit: no step is measured there, and loading modules is deep."""
 
-_LOADS = "<frozen importlib._bootstrap>"
-"""The part of Python that loads modules."""
-
 _NAMED = (
-    (IMPORTS, "", _LOADS, ""),
+    (IMPORTS, "", "<frozen importlib._bootstrap>", ""),
     (JOINING, "torch", "distributed_c10d.py", ""),
     (JOINING, "filelock", "", ""),
     (DATASET_MAP, "datasets", "arrow_dataset.py", "_map_single"),

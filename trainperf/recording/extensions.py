@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.readings import NAMES
 from trainperf.core.steps.records import CORE_COLUMNS, FACTS
 from trainperf.meters import METERS, Meter, Scope
+from trainperf.recording.guard import R
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.sinks.base import Sink
 
@@ -33,8 +34,6 @@ _PARTS = frozenset(
 """Parts of a fit that the guard knows by these names."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-T = TypeVar("T")
 
 
 def checked(
@@ -66,7 +65,7 @@ def _demand(*rules: tuple[object, str]) -> None:
             raise ConfigError(message)
 
 
-def _members(argument: str, given: Iterable[T], base: type) -> tuple[T, ...]:
+def _members(argument: str, given: Iterable[R], base: type) -> tuple[R, ...]:
     listed = isinstance(given, Iterable) and not isinstance(given, str | bytes)
     _demand((listed, f"{argument}={given!r}: must be a list of {base.__name__} objects"))
     members = tuple(given)

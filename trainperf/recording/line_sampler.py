@@ -80,7 +80,6 @@ class LineSampler:
         self.taken, self.every = 0, 1
         """Samples in all; one of so many is kept, evenly over the time."""
         self.cost_ns = 0
-        self._began_ns = self._last_ns = 0
         self._shift = 0.0
         self._stop = _thread.allocate_lock()
         self._thread: threading.Thread | None = None
@@ -94,7 +93,6 @@ class LineSampler:
             name: Of that thread.
         """
         self._watched = watched
-        self._began_ns = self._last_ns = self._clock()
         self._stop.acquire()
         self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
@@ -114,7 +112,6 @@ class LineSampler:
         return SampledLines(
             taken=self.taken,
             every=self.every,
-            sampled_s=(self._last_ns - self._began_ns) / 1e9,
             cost_s=self.cost_ns / 1e9,
             places=self.stacks.places(),
             stacks=tuple(self.stacks.stacks),
@@ -140,8 +137,8 @@ class LineSampler:
                 held_ns = max(0, begun - due_ns) // gap_ns * gap_ns
                 due_ns += held_ns
                 self._look(gap_ns + held_ns)
-                self._last_ns = self._clock()
-            self.cost_ns += self._last_ns - begun + SWITCH_NS
+                done = self._clock()
+            self.cost_ns += done - begun + SWITCH_NS
             if not after():
                 return
             pause_ns = self._pause_ns()

@@ -4,9 +4,8 @@ What a user's own meters and probes give is made plain numbers here, before anyt
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import FACTS, OwnReading, RunInfo
@@ -18,9 +17,6 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
 
 
-T = TypeVar("T")
-
-
 class OwnMeters:
     """A user's own meters, each behind the guard by itself: a fault switches off that one only.
 
@@ -29,32 +25,29 @@ class OwnMeters:
 
     def __init__(self, meters: Sequence[Meter], guard: Guard) -> None:
         self._guard = guard
-        self._folds = [(meter, Fold([meter]), Fold([meter])) for meter in meters]
+        self._folds = [(f"meter {m.name}", m, Fold([m]), Fold([m])) for m in meters]
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block."""
-        for meter, window, fold in self._folds:
-            self._run(meter, partial(window.observe, block))
-            self._run(meter, partial(fold.observe, block))
+        for part, _, window, fold in self._folds:
+            self._guard.run(part, partial(window.observe, block))
+            self._guard.run(part, partial(fold.observe, block))
 
     def window(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the steps since the last call."""
         taken = {
-            meter.name: self._run(meter, partial(_taken, window, info))
-            for meter, window, _ in self._folds
+            meter.name: self._guard.run(part, partial(_taken, window, info))
+            for part, meter, window, _ in self._folds
         }
         return {name: reading for name, reading in taken.items() if reading is not None}
 
     def fit(self, info: RunInfo) -> Mapping[str, OwnReading]:
         """Readings of all steps so far, as they are written."""
         return {
-            meter.name: self._run(meter, partial(kept, meter, fold, info))
-            or without_value(meter, switched_off(_part(meter), self._guard.faults[_part(meter)]))
-            for meter, _, fold in self._folds
+            meter.name: self._guard.run(part, partial(kept, meter, fold, info))
+            or without_value(meter, switched_off(part, self._guard.faults[part]))
+            for part, meter, _, fold in self._folds
         }
-
-    def _run(self, meter: Meter, function: Callable[[], T]) -> T | None:
-        return self._guard.run(_part(meter), function)
 
 
 def taken(window: Fold, info: RunInfo) -> dict[str, Reading]:
@@ -112,7 +105,3 @@ def _plain_fact(value: object) -> float | None:
 def switched_off(part: str, error: str) -> str:
     """Why a part that failed has measured nothing."""
     return f"not measured: {part} was switched off after an error ({error})"
-
-
-def _part(meter: Meter) -> str:
-    return f"meter {meter.name}"

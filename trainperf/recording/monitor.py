@@ -5,13 +5,12 @@ groups: when one is due, every probe starts copying what the device holds, a fen
 device's queue, and the group is written once the fence has been reached, which nobody waits for.
 """
 
-import os
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 from weakref import WeakSet
 
 import msgspec
@@ -25,9 +24,10 @@ from trainperf.core.steps.records import FACTS, FINISHED, EndMark, GapRecord, Ro
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Fold, Reading
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.guard import Guard
+from trainperf.recording.guard import Guard, R
 from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off, taken
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, scalars, texts
+from trainperf.recording.process_objects import at_fork
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit, FlushSchedule, comes_true
 from trainperf.recording.sinks.base import Sink
@@ -43,8 +43,6 @@ PATIENCE_NS = 10_000_000_000
 
 LITTLE_PATIENCE_NS = 2_000_000_000
 """The same after an error: the user wants to see it."""
-
-T = TypeVar("T")
 
 _POLL_S = 0.001
 _DEVICE = "device clock"
@@ -167,8 +165,7 @@ class Monitor:
 
         *begun* is the host time from which on the loop waits for us, by default now.
         """
-        if begun is None:
-            begun = self._clock()
+        begun = self._clock() if begun is None else begun
         self._hear(batch, loss)
         recorder = self.recorder
         draft = recorder.draft
@@ -196,7 +193,7 @@ class Monitor:
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
-        if self._device is not None and self._device.capturing:
+        if self._device is not None and self._device.device.is_capturing():
             return  # after one of the next steps
         begun = self._clock()
         self._seal_group()
@@ -393,14 +390,14 @@ class Monitor:
         """Why facts are missing, as far as the probes know by now."""
         reasons = self._of_probes("reasons", texts)
         for probe in self._parts.probes:
-            fault = self.guard.faults.get(probe.name)
-            if fault is not None:
-                reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))
+            if probe.name in self.guard.faults:
+                why = switched_off(probe.name, self.guard.faults[probe.name])
+                reasons |= dict.fromkeys(probe.facts, why)
         return reasons
 
-    def _of_probes(self, hook: str, plain: Callable[[Any], dict[str, T]]) -> dict[str, T]:
+    def _of_probes(self, hook: str, plain: Callable[[Any], dict[str, R]]) -> dict[str, R]:
         """What the probes say under one of their hooks, made plain."""
-        answers: dict[str, T] = {}
+        answers: dict[str, R] = {}
         for probe in self._parts.probes:
             answers |= self.guard.run(probe.name, partial(plain, getattr(probe, hook))) or {}
         return answers
@@ -410,11 +407,7 @@ class Monitor:
             self.guard.wrap(sink.name, getattr(sink, what))(*args)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=Monitor.forked)
-
-
-_COUNTED = ("samples", "tokens_effective")
+at_fork(after_in_child=Monitor.forked)
 
 
 def sealed(probe: Probe) -> tuple[TimingEvent, ...]:
@@ -429,7 +422,7 @@ class DeviceStuckError(RuntimeError):
 def counted(progress: dict[str, int], steps: Sequence[Draft]) -> dict[str, int]:
     """*progress* and these steps, for a checkpoint; a fact that none of them has adds no total."""
     total = {**progress, "steps": progress.get("steps", 0) + len(steps)}
-    for fact in _COUNTED:
+    for fact in ("samples", "tokens_effective"):
         amounts = [amount for step in steps if (amount := step.facts.get(fact)) is not None]
         if amounts:
             total[fact] = total.get(fact, 0) + int(sum(amounts))

@@ -15,8 +15,6 @@ SHARDED = {
 }
 """Class of a wrapper that reduces gradients in a way of its own, to what people call it."""
 
-_TENSOR_PARALLEL = "tensor parallelism (DTensor)"
-
 
 def data_parallel(module: object) -> list[DistributedDataParallel]:
     """Every DDP wrapper: the module itself, one inside a compiled module, or several of its parts.
@@ -26,8 +24,7 @@ def data_parallel(module: object) -> list[DistributedDataParallel]:
     if isinstance(module, DistributedDataParallel):
         return [module]
     children = module.children() if isinstance(module, nn.Module) else ()
-    wrappers = [wrapper for child in children for wrapper in data_parallel(child)]
-    return list(dict.fromkeys(wrappers))
+    return list(dict.fromkeys(wrapper for child in children for wrapper in data_parallel(child)))
 
 
 def not_covered(module: object, strategy: str) -> str:
@@ -51,4 +48,4 @@ def sharding(module: object) -> str | None:
     if kind is not None or not isinstance(module, nn.Module):
         return kind
     spread = any(type(parameter).__name__ == "DTensor" for parameter in module.parameters())
-    return _TENSOR_PARALLEL if spread else None
+    return "tensor parallelism (DTensor)" if spread else None

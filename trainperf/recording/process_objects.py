@@ -5,28 +5,29 @@ some tens of milliseconds, once as a recording begins.
 """
 
 import gc
+import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 import torch
 from torch.compiler import is_compiling
 from torch.utils.hooks import RemovableHandle
 
-
-T = TypeVar("T")
-
-_NO_HANDLE = -1
-"""Torch's handles are numbered from 0."""
+from trainperf.recording.guard import R
 
 
-def living(kind: type[T]) -> Iterator[T]:
+def living(kind: type[R]) -> Iterator[R]:
     """The objects of a kind, by their real type: a proxy that says it is of it is not."""
-    for thing in gc.get_objects():
-        if issubclass(type(thing), kind):
-            yield thing
+    return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
+
+
+def at_fork(**hooks: Callable[[], object]) -> None:
+    """Have hooks called from now on, as `os.register_at_fork` does, where this system has forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**hooks)
 
 
 def last_error() -> BaseException | None:
@@ -112,6 +113,7 @@ def hear_gradient(tensor: torch.Tensor, hook: Callable[[torch.Tensor], None]) ->
     if type(tensor) is not torch.Tensor or node is None or tensor._backward_hooks is not None:  # noqa: SLF001 see below
         tensor.register_hook(hook)  # type: ignore[no-untyped-call]
         return
-    # What `register_hook` does; whoever calls that later finds the same dictionary.
-    tensor._backward_hooks = OrderedDict(((_NO_HANDLE, hook),))  # noqa: SLF001 see above
+    # What `register_hook` does; whoever calls that later finds the same dictionary.  Torch's own
+    # handles are numbered from 0.
+    tensor._backward_hooks = OrderedDict(((-1, hook),))  # noqa: SLF001 see above
     node._register_hook_dict(tensor)  # noqa: SLF001 see above

@@ -18,7 +18,6 @@ from trainperf.recording.timeline import Timeline
 _DATA_WAIT, _OTHER, _LOOP = int(Phase.DATA_WAIT), int(Phase.OTHER), int(Phase.LOOP)
 
 _NO_TIME = [0] * len(PHASES)
-_NO_MARK = -1
 _TAGS_AFTER: Mapping[int, int] = {
     Gap.VALIDATION: Tag.AFTER_VALIDATION,
     Gap.CHECKPOINT: Tag.AFTER_CHECKPOINT,
@@ -87,18 +86,20 @@ class Recorder(Timeline):
         if draft is not None and not draft.complete:
             self.rest(_OTHER)
         else:
-            now, spent = self._clock(), self._spent
-            spent[self.slot] += now - self._since
-            self._since = now
+            now, spent = self.now_ns(), self._spent
+            spent[self.slot] += now - self.switched_ns
+            self.switched_ns = now
             self._switches += 1
             if draft is not None:
                 self._close(draft)  # which may take time, in a gap of its own
             if self._stack or self.slot >= FIRST_GAP or self.listener is not None:
-                self._ground(_OTHER, self._since)
+                self._ground(_OTHER, self.switched_ns)
             self.slot = _OTHER
             self.index += 1
             tags, self._next_tags = self._next_tags, 0
-            self.draft = Draft(self.index, self._since - self.zero_ns, tags, self._blank.copy())
+            self.draft = Draft(
+                self.index, self.switched_ns - self.zero_ns, tags, self._blank.copy()
+            )
             if self._next_marks:
                 self.draft.marks, self._next_marks = self._next_marks, []
         if slot != _OTHER:
@@ -144,13 +145,13 @@ class Recorder(Timeline):
         for gap in GAPS:  # `leave` may have ended one that nobody settled
             if self._spent[gap] or gap is Gap.SHUTDOWN:
                 self._emit(gap)
-        return self._since - self.zero_ns
+        return self.switched_ns - self.zero_ns
 
     def prolong(self, draft: Draft) -> None:
         """What has passed since *draft* was closed is part of it; for `on_close` alone."""
-        now = self._clock()
-        draft.host_ns[_OTHER] += now - self._since
-        self._since = now
+        now = self.now_ns()
+        draft.host_ns[_OTHER] += now - self.switched_ns
+        self.switched_ns = now
 
     def take(self) -> tuple[list[Draft], list[GapRecord]]:
         """The steps and gaps finished since the last call."""
@@ -211,7 +212,7 @@ class Recorder(Timeline):
         self._gap_started[gap] = draft.start_ns + self.zero_ns
         self._next_tags |= draft.tags
         # The device may not have come there yet: the next step gives the events back to the pool.
-        self._next_marks += [(_NO_MARK, event) for _, event in draft.marks]
+        self._next_marks += [(-1, event) for _, event in draft.marks]
         self.index -= 1
         for place, earlier in enumerate(self.gaps):
             if earlier.after_step > self.index:

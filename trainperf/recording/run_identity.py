@@ -165,15 +165,14 @@ def _batch_size(first: "DataLoader[Any]") -> int | None:
     return size if isinstance(size, int) and not cut else None
 
 
-_OF_DATASETS = ("datasets.iterable_dataset", "datasets.formatting.")
-
-
 def _shards(dataset: object) -> int | None:
     """Parts that an iterable dataset of `datasets` shares out among workers.
 
     Elsewhere the same name may be of files or ranks; a folder of one's own may have its name.
     """
-    of_datasets = type(dataset).__module__.startswith(_OF_DATASETS)
+    of_datasets = type(dataset).__module__.startswith(
+        ("datasets.iterable_dataset", "datasets.formatting.")
+    )
     if not of_datasets or not isinstance(dataset, IterableDataset):
         return None
     shards = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", None)

@@ -56,7 +56,6 @@ _WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", *SHARDED})
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Dimensions of a convolution's weight to the format in which channels come last."""
-_MIB = 1024**2
 
 
 def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) -> dict[str, Scalar]:
@@ -68,8 +67,11 @@ def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) ->
         scaler: The GradScaler, if there is one.
     """
     enabled = isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled()
-    scales = names([scaler]) if enabled else None
-    config = {**_optimizers(optimizers), "grad_scaler": scales, **_switches()}
+    config = {
+        **_optimizers(optimizers),
+        "grad_scaler": names([scaler]) if enabled else None,
+        **_switches(),
+    }
     if isinstance(module, nn.Module):
         parts = list(module.modules())
         config.update({**_wrapper(parts), **_sizes(module), **_architecture(parts)})
@@ -164,7 +166,7 @@ def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
             {}
             if ddp is None
             else {
-                "ddp_bucket_cap_mb": ddp.bucket_bytes_cap / _MIB,
+                "ddp_bucket_cap_mb": ddp.bucket_bytes_cap / 2**20,
                 "ddp_find_unused_parameters": ddp.find_unused_parameters,
                 "ddp_static_graph": ddp.static_graph,
                 "ddp_gradient_as_bucket_view": ddp.gradient_as_bucket_view,

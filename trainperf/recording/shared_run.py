@@ -5,7 +5,6 @@ and the others would hang.  The store of the process group, which every backend 
 answer until it is asked for.
 """
 
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,13 +13,11 @@ import torch.distributed as dist
 from trainperf.core import run_directory, spool
 from trainperf.core.errors import ConfigError
 from trainperf.core.paths import AnyPath, path_of
+from trainperf.recording.guard import R, log
 from trainperf.recording.schedule import comes_true
 
 
-log = logging.getLogger("trainperf")
-
 B = TypeVar("B")
-P = TypeVar("P")
 
 PATIENCE_NS = 30_000_000_000
 """How long another rank waits for rank 0's answer before it goes on alone."""
@@ -57,8 +54,7 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
             store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
     if not comes_true(lambda: store.check([key]), patience_ns):
-        waited_s = patience_ns // 1_000_000_000
-        return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
+        return _alone(base, rank, f"rank 0 has begun no run in {patience_ns // 10**9} seconds")
     path = store.get(key).decode()
     if path == NONE:
         return None
@@ -82,7 +78,7 @@ def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
     return run
 
 
-def written(base: B | None, make: Callable[[B], P]) -> P | None:
+def written(base: B | None, make: Callable[[B], R]) -> R | None:
     """What *make* makes of a place; `None` with a warning where nothing can be written there."""
     if base is None:
         return None

@@ -9,21 +9,18 @@ with hooks and without, in turns.  Not counted: what our code pushes out of the 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as modules
-from typing_extensions import ParamSpec
 
 from trainperf.core.machine.clocks import HostClock
+from trainperf.recording.guard import P, R
 from trainperf.recording.process_objects import UntracedHook, hear_gradient, nothing
 from trainperf.recording.recorder import Draft
 from trainperf.recording.timeline import DirectBracket
 
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 STEPS = 40
 """Steps in which it is timed."""

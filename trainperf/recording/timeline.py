@@ -38,7 +38,6 @@ class Timeline:
     """The host's time in phases and gaps, on one stack that holds both.  It begins with a gap."""
 
     def __init__(self, clock: HostClock) -> None:
-        self._clock = clock
         self._spent = [0] * SLOTS
         self.own: list[str] = []
         """Phases that the loop names itself: their slots are -1, -2, … and end the list above."""
@@ -47,9 +46,11 @@ class Timeline:
         """The host clock, for the few facts that are host times themselves."""
         self.slot = int(Gap.STARTUP)
         """The current phase or gap; to be read only."""
-        self._since = self.zero_ns = clock()
+        self.zero_ns = clock()
         """When the fit began, by the host clock: what times in files are counted from."""
-        self._gap_started = [self._since] * SLOTS
+        self.switched_ns = self.zero_ns
+        """Moment of the last switch, by the host clock."""
+        self._gap_started = [self.switched_ns] * SLOTS
         self._switches = 0
         self.index = -1
         """Number of the current or last step."""
@@ -85,10 +86,10 @@ class Timeline:
 
     def enter(self, phase: int) -> None:
         """Begin a phase, or a gap; what is around it pauses.  Inside a gap all phases are gap."""
-        now = self._clock()
+        now = self.now_ns()
         slot = self.slot
-        self._spent[slot] += now - self._since
-        self._since = now
+        self._spent[slot] += now - self.switched_ns
+        self.switched_ns = now
         self._stack.append(slot)
         self._switches += 1
         if slot < FIRST_GAP or phase >= FIRST_GAP:
@@ -98,9 +99,9 @@ class Timeline:
 
     def leave(self, *_: object) -> None:
         """End the innermost phase or gap and go on with the one around it."""
-        now = self._clock()
-        self._spent[self.slot] += now - self._since
-        self._since = now
+        now = self.now_ns()
+        self._spent[self.slot] += now - self.switched_ns
+        self.switched_ns = now
         if self._stack:
             self.slot = self._stack.pop()
         if self.listener is not None:
@@ -115,16 +116,11 @@ class Timeline:
 
     def moment(self) -> Moment:
         """As it stood at the last switch."""
-        return self._since, self._spent[:FIRST_GAP]
+        return self.switched_ns, self._spent[:FIRST_GAP]
 
     def back_to(self, moment: Moment) -> None:
         """Take back what the phases were given since; what goes on since is the current one."""
-        self._since, self._spent[:FIRST_GAP] = moment
-
-    @property
-    def switched_ns(self) -> int:
-        """Moment of the last switch, by the host clock."""
-        return self._since
+        self.switched_ns, self._spent[:FIRST_GAP] = moment
 
     @property
     def ground(self) -> int:
@@ -158,7 +154,7 @@ class Timeline:
             self.on_gap(True)
         self.enter(int(gap))
         if not inside:
-            self._gap_started[gap] = self._since
+            self._gap_started[gap] = self.switched_ns
 
     def leave_gap(self) -> None:
         """End the gap begun with `enter_gap`; if a phase is innermost, that."""
@@ -176,14 +172,11 @@ class Timeline:
         With *since_last* the time since the last switch belongs to the new slot already: nothing
         announces that validation is about to build its loader, only that training has stopped.
         """
-        started = self._since
-        if since_last:
-            self._since = self._clock()
-            self._spent[slot] += self._since - started
-        else:
-            now = self._clock()
-            self._spent[self.slot] += now - started
-            self._since = started = now
+        started, now = self.switched_ns, self.now_ns()
+        self._spent[slot if since_last else self.slot] += now - started
+        self.switched_ns = now
+        if not since_last:
+            started = now
             self._switches += 1
         if self._stack or self.listener is not None or max(slot, self.slot) >= FIRST_GAP:
             self._ground(slot, started)
@@ -209,7 +202,7 @@ class Timeline:
     def _emit(self, gap: int) -> None:
         """A gap has ended; its time is told."""
         duration, self._spent[gap] = self._spent[gap], 0
-        started, self._gap_started[gap] = self._gap_started[gap], self._since
+        started, self._gap_started[gap] = self._gap_started[gap], self.switched_ns
         self.gaps.append(
             GapRecord(
                 gap=GAPS[gap - FIRST_GAP].label,

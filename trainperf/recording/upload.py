@@ -4,7 +4,6 @@ The child is a fresh interpreter without torch.  The loop only starts it, and at
 bounded time; nothing in a step waits for it, and whatever becomes of it costs only the upload.
 """
 
-import logging
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -14,9 +13,8 @@ from trainperf.core.machine.processes import this_process
 from trainperf.core.paths import AnyPath
 from trainperf.core.spool import EVERY_S, LAST_S, UploadState
 from trainperf.recording.child_process import start_child
+from trainperf.recording.guard import log
 
-
-log = logging.getLogger("trainperf")
 
 UPLOADER = "trainperf.core.spool"
 """The module that the child runs."""

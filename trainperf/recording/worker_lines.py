@@ -46,6 +46,7 @@ from trainperf.recording.early_lines import of_another_process
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import BUDGET, LineSampler
 from trainperf.recording.probes.contention import scheduled
+from trainperf.recording.process_objects import at_fork
 from trainperf.recording.returns import Returns
 from trainperf.recording.run_identity import samples_of
 from trainperf.recording.stacks import Stack, running_in
@@ -62,8 +63,7 @@ _WARM_NS = 10_000_000_000
 """After which the memory of a worker may be compared with what it is later."""
 _FETCH, _QUEUES, _WAITS = fetching.__file__, queues.__file__, threading.__file__
 _SENDS = (_QUEUES, connection.__file__)
-_FETCHERS = [kind for kind in vars(fetching).values() if isinstance(kind, type)]
-_MAKES = [kind.fetch.__code__ for kind in _FETCHERS if hasattr(kind, "fetch")]
+_MAKES = [kind.fetch.__code__ for kind in vars(fetching).values() if hasattr(kind, "fetch")]
 """Code of what makes a batch: of a dataset of either kind."""
 _ROLLUP, _TASKS = Path("/proc/self/smaps_rollup"), Path("/proc/self/task")
 
@@ -79,7 +79,7 @@ class WorkerLines:
         self._gone: dict[tuple[int, int], SampledLines] = {}
         """Of processes that have ended, by dataset and number."""
         hook = Guard().hook
-        _at_fork(before=hook(PART, self._forks), after_in_child=hook(PART, self._forked))
+        at_fork(before=hook(PART, self._forks), after_in_child=hook(PART, self._forked))
         atexit.register(self.end)
 
     def start(self, signals: str = "") -> None:
@@ -93,7 +93,7 @@ class WorkerLines:
         if signals and of_another_process():
             begin = Guard().hook(PART, lambda: _Worker(partial(_of_parent, signals), _by_kind))
             begin()
-            _at_fork(after_in_child=begin)
+            at_fork(after_in_child=begin)
             return
         if self._owner != os.getpid():
             self._owner, self._folder, self._gone = os.getpid(), None, {}
@@ -146,12 +146,6 @@ class WorkerLines:
         folder = self._folder
         if folder is not None and os.getppid() == self._owner:
             _Worker(lambda: folder)
-
-
-def _at_fork(**hooks: Callable[[], object]) -> None:
-    """Have hooks called where this system has forks."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(**hooks)
 
 
 def _folder_of(signals: str, process: int) -> Path:

@@ -80,7 +80,6 @@ def summary_of(
         lines = SampledLines(
             taken=every * len(samples),
             every=every,
-            sampled_s=1.0,
             cost_s=0.001,
             places=PLACES,
             stacks=STACKS,
@@ -423,7 +422,6 @@ def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, ap
     lines = SampledLines(
         taken=120,
         every=1,
-        sampled_s=1.0,
         cost_s=0.001,
         places=PLACES,
         stacks=stacks,
@@ -453,7 +451,6 @@ def test_a_function_that_is_seen_around_the_work_only_is_none_that_runs_the_loop
     lines = SampledLines(
         taken=100,
         every=1,
-        sampled_s=1.0,
         cost_s=0.001,
         places=PLACES,
         stacks=stacks,
@@ -487,7 +484,6 @@ def test_a_call_between_ranks_has_the_share_of_what_its_function_does_after_it(
     lines = SampledLines(
         taken=100,
         every=1,
-        sampled_s=1.0,
         cost_s=0.001,
         places=PLACES,
         stacks=stacks,

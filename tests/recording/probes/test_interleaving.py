@@ -39,7 +39,6 @@ class Waits(Baton):
             self.times.append(times)
         self.before_waiting()
         self._timeline.wait(AWAY_MS)
-        self.turns += 1
         return self._turn
 
     def leave(self) -> None:

@@ -89,9 +89,9 @@ def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
     analyst = patient()
     timeline = captured(tmp_path, analyst)
     timeline.train(10)
-    assert analyst.busy
+    assert analyst.child
     last = timeline.recorder.index
-    while analyst.busy:
+    while analyst.child:
         psutil.wait_procs(children(), timeout=0.1)
         timeline.train(100)
     until = timeline.recorder.index

@@ -84,7 +84,7 @@ def sampled(
         for number, each in enumerate(making_s)
     )
     return SampledLines(
-        taken=0, every=1, sampled_s=10, cost_s=0, places=(), stacks=(), samples=(), workers=workers
+        taken=0, every=1, cost_s=0, places=(), stacks=(), samples=(), workers=workers
     )
 
 

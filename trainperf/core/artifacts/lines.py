@@ -129,8 +129,6 @@ class SampledLines(Document, frozen=True, kw_only=True):
     """Samples in all."""
     every: int
     """One of so many is kept, evenly over the fit."""
-    sampled_s: float
-    """Wall time from the first to the last."""
     cost_s: float
     """Wall time that they took, the change between two threads included."""
     places: tuple[Place, ...]

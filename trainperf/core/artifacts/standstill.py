@@ -51,8 +51,6 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """Other ranks on this host whose process is `gone` or `stopped`."""
     starved: int = 0
     """Processes that the system of this host has ended for lack of memory since the fit began."""
-    flight_recorder: str = ""
-    """Name of the file with PyTorch's own record of collectives; empty without one."""
 
 
 def read_standstills(run: AnyPath) -> Iterator[Standstill]:

@@ -28,8 +28,6 @@ class Baton:
     def __init__(self, participant: Participant) -> None:
         self._participant = participant
         self._connection: Connection | None = None
-        self.turns = 0
-        """Turns that this fit has had."""
 
     def join(self, ahead: int, rank: int = 0, world_size: int = 1) -> Turn | None:
         """Begin the fit: wait for the other one, and for the first turn.
@@ -82,6 +80,4 @@ class Baton:
                 turn = received(connection, TURNS) if send(connection, message) else None
         if turn is None:
             self.close()
-            return None
-        self.turns += 1
         return turn

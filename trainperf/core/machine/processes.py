@@ -21,7 +21,7 @@ _LOWEST_PRIORITY = 19
 _PR_SET_PDEATHSIG = 1
 
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
 
 
 def run_beside_parent(at_its_end: signal.Signals = signal.SIGKILL) -> None:
@@ -43,7 +43,7 @@ def run_beside_parent(at_its_end: signal.Signals = signal.SIGKILL) -> None:
         os.kill(os.getpid(), at_its_end)
 
 
-def this_process(proc: Path = _PROC) -> str:
+def this_process(proc: Path = PROC) -> str:
     """Boot, space of process numbers, number and start of this process; empty if unknown."""
     pid = os.getpid()
     started = _started(pid, proc)
@@ -51,7 +51,7 @@ def this_process(proc: Path = _PROC) -> str:
     return f"{space}/{pid}/{started}" if space and started else ""
 
 
-def age_s(proc: Path = _PROC) -> float | None:
+def age_s(proc: Path = PROC) -> float | None:
     """Seconds since this process started, to a hundredth; `None` if unknown."""
     started = _started(os.getpid(), proc)
     if not started:
@@ -59,7 +59,7 @@ def age_s(proc: Path = _PROC) -> float | None:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(started) / os.sysconf("SC_CLK_TCK")
 
 
-def has_died(process: str, proc: Path = _PROC) -> bool | None:
+def has_died(process: str, proc: Path = PROC) -> bool | None:
     """Whether the process with this identity has ended; `None` if it cannot be seen from here.
 
     A number that the system has given to another process since is told by its start.

@@ -10,9 +10,9 @@ import psutil
 
 from trainperf.core.machine.clocks import HostClock
 from trainperf.core.machine.limits import busy_s
+from trainperf.core.machine.processes import PROC
 
 
-PROC = Path("/proc")
 _PRESSURES = {"cpu_pressure": "cpu", "memory_pressure": "memory", "io_pressure": "io"}
 _UNTOLD = (OSError, ValueError, IndexError, NotImplementedError, RuntimeError)
 """What reading raises where the system does not tell, or no longer."""

@@ -5,7 +5,6 @@ and nothing in between looks at it.
 """
 
 import os
-import subprocess
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,8 +48,6 @@ class MachineProbe(Probe):
     ) -> None:
         self._file = machine_file(run, rank, attempt())
         self._rank, self._devices, self._every_s = rank, devices, every_s
-        self.child: subprocess.Popen[bytes] | None = None
-        self._pid = os.getpid()
 
     def begin(self) -> None:
         """Start the process.
@@ -71,12 +68,7 @@ class MachineProbe(Probe):
             "several": (launched_ranks() or 1) > 1,
         }
         self.child = start_child(SAMPLER, msgspec.json.encode(given).decode())
-
-    def detach(self) -> None:
-        """End the process, also one that is stopped."""
-        child, self.child = self.child, None
-        if child is not None and os.getpid() == self._pid:  # a forked child has inherited us
-            end_child(child)
+        self.undo.callback(end_child, self.child)  # also one that is stopped
 
 
 def machine_probe(run: Path | None, rank: int, device: torch.device) -> list[Probe]:

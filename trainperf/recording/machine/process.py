@@ -44,8 +44,6 @@ OWN_EVERY = 30
 _LOOK_S = 1.0
 """How often it looks whether the training process is still there."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 class Sampler:
     """Reads everything at once, as a line of the file.
@@ -93,7 +91,7 @@ class Sampler:
         values = [host.get(name) for name in HOST_COLUMNS]
         values += [device[name] for device in devices for name in DEVICE_COLUMNS]
         lines = [[now_ns, *map(_short, values)], *self._new([*neighbours, *beside], now_ns)]
-        return b"".join(_encode(line) + b"\n" for line in lines)
+        return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
     def _new(self, neighbours: Sequence[Neighbour], now_ns: int) -> list[Neighbour]:
         """Those that were not named just now."""
@@ -110,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     # The disk is full, or the directory was taken away: nothing trains less for that.
     with suppress(OSError), closing(RotatingFile(Path(given.file), given.most, pack)) as file:
         sampler = Sampler(given)
-        file.write(_encode(sampler.header) + b"\n")
+        file.write(msgspec.json.encode(sampler.header) + b"\n")
         file.flush()
         limit = CostLimit(SHARE, int(given.every_s * 1e9))
         limit.done(monotonic_ns(), 0)

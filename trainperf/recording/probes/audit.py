@@ -4,8 +4,6 @@ Every rank audits, so that none waits for a slow one; the first one writes what 
 nobody has named the step, one of a loop that an audit might hurt is captured instead.
 """
 
-import logging
-
 import torch
 from torch import nn
 
@@ -15,7 +13,7 @@ from trainperf.core.formatting.units import duration
 from trainperf.core.launch_environment import AuditPlan
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Tag
-from trainperf.recording.guard import Guard
+from trainperf.recording.guard import Guard, log
 from trainperf.recording.probes.audit_safety import why_no_look, why_not_eager
 from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
@@ -24,8 +22,6 @@ from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import ProfilerProbe, capture_probe
 from trainperf.recording.recorder import Draft
 
-
-log = logging.getLogger("trainperf")
 
 LATEST = 20
 """From this step on any is taken, e.g. where every step is the first of its epoch."""
@@ -80,8 +76,6 @@ class AuditProbe(Probe):
         self._captures_until = -1
         """The last step that it is told of."""
         """Captures a step instead."""
-        self._note = ""
-        self._unread: dict[str, str] = {}
         guard.when_faulty(self.name, self._give_up)
 
     def begin_batch(self) -> None:
@@ -145,11 +139,13 @@ class AuditProbe(Probe):
         """The fit is over, perhaps in the middle of the audit."""
         self.pause()
         self._release()
-        if not self.over and not self._note:
+        if not self.over and not self.noted:
             at = self._plan.at if self._step is None else self._step
-            self._note = f"no step was audited, the fit ended before step {at} was complete"
+            self.noted[self.name] = (
+                f"no step was audited, the fit ended before step {at} was complete"
+            )
             if not self._plan.chosen:
-                log.warning("trainperf: %s", self._note)
+                log.warning("trainperf: %s", self.noted[self.name])
         self.over = True
         if self._profiler is not None:
             self._guard.last(self._profiler.name, self._profiler.detach)
@@ -157,8 +153,7 @@ class AuditProbe(Probe):
 
     def notes(self) -> dict[str, str]:
         """Which step was audited or captured and what that took, or why none was."""
-        captured = {} if self._profiler is None else self._profiler.notes()
-        return captured | self._unread | ({self.name: self._note} if self._note else {})
+        return self.noted if self._profiler is None else self._profiler.notes() | self.noted
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -169,7 +164,7 @@ class AuditProbe(Probe):
             if draft.micro_batches or self._is_unusual(draft):
                 return False
             if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
-                self._note = "no step was audited: another torch profiler was at work"
+                self.noted[self.name] = "no step was audited: another torch profiler was at work"
                 return False
             if self._avoid(draft.index, why_not_eager(self._module)):
                 return False
@@ -202,17 +197,21 @@ class AuditProbe(Probe):
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
         looked_at, batches = len(self._audit.batches), draft.micro_batches
         by = f" by {looked_at} of its {batches} batches" if 0 < looked_at < batches else ""
-        self._note = f"step {draft.index} was audited{by}, which made it take {duration(took_s)}"
+        self.noted[self.name] = (
+            f"step {draft.index} was audited{by}, which made it take {duration(took_s)}"
+        )
 
     def _avoid(self, step: int, why: str) -> bool:
         """Have the second step from now captured if an audit would hurt; whether none is made."""
         nothing = why_no_look(torch.device(self._place.device))
         self.over = bool(why or nothing)
         if nothing:
-            self._note = f"no step was audited: {f'{why}, and ' if why else ''}{nothing}"
+            self.noted[self.name] = f"no step was audited: {f'{why}, and ' if why else ''}{nothing}"
         elif why:
             # The first one wakes the profiler up.
-            self._note = f"no step was audited: {why}; step {step + 2} was to be captured instead"
+            self.noted[self.name] = (
+                f"no step was audited: {why}; step {step + 2} was to be captured instead"
+            )
             self._captures_until = step + 3
             self._capture(step)
         return self.over
@@ -238,8 +237,10 @@ class AuditProbe(Probe):
         analyst = TraceWorker(patience_ns=_PATIENCE_NS)
         for trace in profiler.traces:
             analyst.send(trace)
-            self._note = self._note.replace("was to be captured", "was captured")
-        self._unread = analyst.finish()
+            self.noted[self.name] = self.noted[self.name].replace(
+                "was to be captured", "was captured"
+            )
+        self.noted.update(analyst.finish())
 
     def _release(self) -> None:
         while self._unreleased:

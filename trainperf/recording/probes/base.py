@@ -70,6 +70,11 @@ class Probe:
         """Of the run's configuration, as `config` gives it."""
         return {}
 
+    @cached_property
+    def noted(self) -> dict[str, str]:
+        """How numbers were obtained, as `notes` gives it."""
+        return {}
+
     def hook(self, *handles: RemovableHandle) -> None:
         """Have these hooks on the user's objects taken back as the fit ends."""
         for handle in handles:
@@ -110,7 +115,7 @@ class Probe:
 
     def notes(self) -> dict[str, str]:
         """How a number was obtained, as far as known now."""
-        return {}
+        return self.noted
 
     def config(self) -> dict[str, Scalar]:
         """What of the run's configuration only seeing it run can tell, as far as known now."""

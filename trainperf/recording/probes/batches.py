@@ -6,7 +6,6 @@ from typing import ClassVar
 import torch
 
 from trainperf.audit.nested import tensors
-from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.recording.recorder import Draft
@@ -53,10 +52,8 @@ class SamplesProbe(Probe):
     def sample(self, draft: Draft) -> None:
         """How many shapes there were, and how many graphs were built for them."""
         draft.facts["cache_keys"] = len(self._shapes) + graphs_built()
-
-    def config(self) -> dict[str, Scalar]:
-        """Whether there were more shapes than that of the last batch beside the usual one."""
-        return {"shapes_vary": len(self._shapes) > 2}
+        # There were more than that of the last batch beside the usual one.
+        self.learned["shapes_vary"] = len(self._shapes) > 2
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""
@@ -74,9 +71,6 @@ class TransferProbe(Probe):
         draft = self.recorder.draft
         if draft is None:
             return
-        count = size = 0
-        for tensor in tensors(batch):
-            count += 1
-            size += tensor.nbytes
-        add(draft, "h2d_bytes", size)
-        add(draft, "h2d_tensors", count)
+        sizes = [tensor.nbytes for tensor in tensors(batch)]
+        add(draft, "h2d_bytes", sum(sizes))
+        add(draft, "h2d_tensors", len(sizes))

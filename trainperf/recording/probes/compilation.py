@@ -10,7 +10,15 @@ from trainperf.core.artifacts.compilation import Compilation, Compiled, Compiled
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Batch, Probe, add
-from trainperf.recording.probes.dynamo_log import DynamoRecords, graphs_recorded, utilities
+from trainperf.recording.probes.dynamo_log import (
+    compilations,
+    compiled,
+    compiling_s,
+    graph_break,
+    graph_breaks,
+    graphs_recorded,
+    utilities,
+)
 from trainperf.recording.recorder import Draft
 
 
@@ -45,7 +53,8 @@ class CompileProbe(Probe):
 
     def begin(self) -> None:
         """Note what there is already."""
-        self._records = DynamoRecords()
+        self._latest, self._breaks_before = compilations(), len(graph_breaks())
+        self._spent_s = compiling_s() or 0.0
         self._frames, self._graphs = _counted("frames", "total"), graphs_built()
         self._unrecorded = _counted("inductor", "cudagraph_skips")
         self._recorded = graphs_recorded()
@@ -91,9 +100,15 @@ class CompileProbe(Probe):
             return
         graphs = max(0, built - self._graphs)  # `torch._dynamo.reset()` starts counting anew
         self._frames, self._graphs = frames, built
-        self._compiled += self._records.compiled(None if draft is None else draft.index)
+        # Torch keeps the latest few: the new ones are told apart by identity.
+        old, self._latest = set(map(id, self._latest)), compilations()
+        step = None if draft is None else draft.index
+        self._compiled += [compiled(each, step) for each in self._latest if id(each) not in old]
         del self._compiled[MOST:]
-        self._breaks += self._records.breaks()
+        breaks = graph_breaks()
+        new = breaks[self._breaks_before if self._breaks_before <= len(breaks) else 0 :]
+        self._breaks.update(map(graph_break, new))
+        self._breaks_before = len(breaks)
         self._built += graphs
         self._new = True
         if draft is not None and graphs:
@@ -106,7 +121,7 @@ class CompileProbe(Probe):
         self._new = False
         document = Compilation(
             graphs=self._built,
-            compile_s=self._records.compile_s(),
+            compile_s=compiling_s(self._spent_s),
             recorded=max(0, graphs_recorded() - self._recorded),
             unrecorded=max(0, _counted("inductor", "cudagraph_skips") - self._unrecorded),
             compiled=tuple(self._compiled),

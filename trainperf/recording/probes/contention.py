@@ -14,15 +14,15 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.machine.limits import quota_periods
+from trainperf.core.machine.processes import PROC
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
 
-
-_PROC = Path("/proc")
 
 OWN = "trainperf"
 """Our threads' names begin with it."""
@@ -51,7 +51,7 @@ class ContentionProbe(Probe):
     share: ClassVar[float] = 2e-4
     least_ns: ClassVar[int] = 1_000_000_000
 
-    def __init__(self, proc: Path = _PROC) -> None:
+    def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
         self._latest: dict[tuple[Path | None, str], int] = {}
         self._sums = Counter(workers_ran_ns=0, workers_waited_ns=0)
@@ -118,12 +118,10 @@ def _children(task: Path) -> list[str]:
 
 def scheduled(task: Path, *names: str) -> Counted:
     """Nanoseconds that a thread ran, and that it waited for a CPU."""
-    try:
+    with suppress(OSError):  # it has ended, or this system does not count
         counts = (task / "schedstat").read_bytes().split()
-    except OSError:  # it has ended, or this system does not count
-        return
-    for name, count in zip(names, counts, strict=False):
-        yield (task, name), int(count)
+        for name, count in zip(names, counts, strict=False):
+            yield (task, name), int(count)
 
 
 def named(thread: threading.Thread) -> str:
@@ -137,6 +135,6 @@ def named(thread: threading.Thread) -> str:
     return numbered[1] or "a thread"
 
 
-def countable(proc: Path = _PROC) -> bool:
+def countable(proc: Path = PROC) -> bool:
     """Whether this system counts it, as Linux does unless it was built without."""
     return os.access(proc / "thread-self" / "schedstat", os.R_OK)

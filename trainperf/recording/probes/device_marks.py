@@ -54,7 +54,7 @@ class MarksProbe(Probe):
     def mark(self, mark: Mark) -> None:
         """Record an event in the open step.  Runs several times every step."""
         draft = self.recorder.draft
-        if draft is None or self._clock.capturing:
+        if draft is None or self._clock.device.is_capturing():
             return
         lead = _LEADS.get(mark)
         if lead is not None:
@@ -85,5 +85,5 @@ class MarksProbe(Probe):
             if start is None or event is None:
                 unknown.add(fact)
             else:
-                add(draft, fact, self._clock.elapsed_ns(start, event))
+                add(draft, fact, round(start.elapsed_time(event) * 1e6))
         draft.facts.update(dict.fromkeys(unknown))  # a sum with a part missing is no sum

@@ -6,7 +6,6 @@ here imports the compiler; where nobody has loaded it nothing was compiled.
 
 import re
 import sys
-from collections import Counter
 from types import ModuleType
 
 from trainperf.audit.stack_frames import shown_path
@@ -24,35 +23,6 @@ _WRAPPERS = "external_utils.py"
 """Where torch wraps a module whose forward is torch's own: the name there says nothing."""
 
 _REFUSED = ("recompile limit", "recompile_limit", "cache_size_limit", "cache limit")
-
-
-class DynamoRecords:
-    """What torch recorded since this was made.  Each call tells what is new since the last."""
-
-    def __init__(self) -> None:
-        self._metrics, self._breaks = _metrics(), len(_breaks())
-        self._spent_s = _spent_s() or 0.0
-
-    def compiled(self, step: int | None) -> list[Compiled]:
-        """The compilations since the last call, which all belong to one step or to a gap."""
-        # Torch keeps the latest few: the new ones are told apart by identity.
-        old, self._metrics = set(map(id, self._metrics)), _metrics()
-        return [compiled(entry, step) for entry in self._metrics if id(entry) not in old]
-
-    def breaks(self) -> Counter[tuple[str, str]]:
-        """Reason and place of each graph break since the last call."""
-        reasons = _breaks()
-        # `torch._dynamo.reset()` forgets them.
-        new = reasons[self._breaks if self._breaks <= len(reasons) else 0 :]
-        self._breaks = len(reasons)
-        return Counter(map(_break, new))
-
-    def compile_s(self) -> float | None:
-        """Time spent compiling since this was made; `None` where torch does not count it."""
-        spent_s = _spent_s()
-        if spent_s is None:
-            return None
-        return spent_s - self._spent_s if spent_s >= self._spent_s else spent_s
 
 
 def compiled(entry: object, step: int | None) -> Compiled:
@@ -115,21 +85,28 @@ def first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0].strip()
 
 
-def _metrics() -> list[object]:
-    ask = getattr(utilities(), "get_compilation_metrics", list)
-    return list(ask())
+def compilations() -> list[object]:
+    """The latest ones, as torch keeps them."""
+    return list(getattr(utilities(), "get_compilation_metrics", list)())
 
 
-def _breaks() -> list[object]:
+def graph_breaks() -> list[object]:
+    """All since `torch._dynamo.reset()`, which forgets them."""
     return getattr(utilities(), "graph_break_reasons", [])
 
 
-def _spent_s() -> float | None:
+def compiling_s(before_s: float = 0.0) -> float | None:
+    """Time that torch has spent compiling since it was *before_s*; `None` where it does not count.
+
+    `torch._dynamo.reset()` may have it begin anew.
+    """
     ask = getattr(utilities(), "calculate_time_spent", None)
-    return ask and ask().get("total_wall_time")
+    spent_s: float | None = ask and ask().get("total_wall_time")
+    return spent_s and (spent_s - before_s if spent_s >= before_s else spent_s)
 
 
-def _break(entry: object) -> tuple[str, str]:
+def graph_break(entry: object) -> tuple[str, str]:
+    """Reason and place of one."""
     kept = vars(entry)
     frames = kept.get("user_stack")
     where = f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

@@ -24,9 +24,10 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
 
 
+TAKEN = "took turns with another run; waiting for it is the gap others_turn"
+
 _RECURS = (Tag.FIRST_IN_EPOCH, Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
 """Tags of steps that come after something that may come back."""
-_ANY_RECURS = int(Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT)
 
 
 def turns_probe(
@@ -92,7 +93,8 @@ class TurnsProbe(Probe):
         """Index of the last step with each of these tags."""
 
     def begin(self) -> None:
-        """Wait for the other training to begin, and for the first turn."""
+        """Wait for the other training to begin, and for the first turn; at the end give way."""
+        self.undo.callback(self._baton.close)
         self._wait(partial(self._baton.join, self._ahead, *self._ranks))
 
     def close(self, draft: Draft) -> None:
@@ -101,10 +103,11 @@ class TurnsProbe(Probe):
         if turn is None:
             return
         self._steps += 1
-        if draft.tags & _ANY_RECURS:
+        if draft.tags:
             self._look_for_period(draft)
         if self._steps == 1:
             draft.tags |= Tag.TURN_BOUNDARY
+            self.noted["turns"] = TAKEN
         if turn.unlike > 1 and self._steps <= turn.unlike:
             draft.tags |= Tag.OUT_OF_TURN
         if not draft.tags & DISQUALIFYING:
@@ -153,15 +156,6 @@ class TurnsProbe(Probe):
         self._turn = None
         if reason == FINISHED:
             self._baton.leave()
-
-    def detach(self) -> None:
-        """Give way for good."""
-        self._baton.close()
-
-    def notes(self) -> dict[str, str]:
-        """That turns were taken."""
-        taken = {"turns": "took turns with another run; waiting for it is the gap others_turn"}
-        return taken if self._baton.turns else {}
 
     def _finish_on_device(self, clock: DeviceClock, draft: Draft) -> None:
         """What is still queued there is part of this turn, and of its last step."""

@@ -11,7 +11,7 @@ import msgspec
 
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.lines import SampledLines
-from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.machine.processes import age_s
 from trainperf.recording.early_lines import EARLY_LINES
 from trainperf.recording.line_sampler import LineSampler
@@ -31,7 +31,6 @@ class LinesProbe(Probe):
     Args:
         run: Where `lines.json` is written, now and then and at the end.
         budget: Share of wall time that it may cost, after a credit.
-        clock: Of the pauses, and of its own cost.
         early: Samples of this process from before the fit.
     """
 
@@ -42,12 +41,10 @@ class LinesProbe(Probe):
         run: Path,
         *,
         budget: float | None = None,
-        clock: HostClock = monotonic_ns,
         early: SampledLines | None = None,
     ) -> None:
         self._run = run
-        self._clock = clock
-        self._sampler = LineSampler(self._where, budget=budget, clock=clock)
+        self._sampler = LineSampler(self._where, budget=budget)
         self._early = early
         self._before_fit_s = 0.0
         self._charged_ns = 0
@@ -56,11 +53,11 @@ class LinesProbe(Probe):
         """Begin to sample this thread."""
         age = age_s()
         if age is not None and self._early is not None:  # its own start counts in the fit
-            fit_s = (self._clock() - self.recorder.zero_ns) / 1e9
+            fit_s = (monotonic_ns() - self.recorder.zero_ns) / 1e9
             self._before_fit_s = max(0.0, age - fit_s)
         WORKER_LINES.forget_the_gone()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
-        self._write_due.next_ns = self._clock() + _FIRST_WRITE_NS
+        self._write_due.next_ns = monotonic_ns() + _FIRST_WRITE_NS
         sample = self.shield(self._sampler.sample_until_stopped)
         self._sampler.start(threading.get_ident(), sample, "trainperf lines")
 
@@ -79,7 +76,7 @@ class LinesProbe(Probe):
         if drafts:
             add(drafts[-1], "overhead_ns", cost_ns - self._charged_ns)
             self._charged_ns = cost_ns
-        if self._write_due.due(self._clock()):
+        if self._write_due.due(monotonic_ns()):
             write_document(self.document(), self._run)
 
     def document(self) -> SampledLines:

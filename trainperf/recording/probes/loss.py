@@ -82,10 +82,9 @@ class LossProbe(RingProbe):
             return  # nobody knows by how many
         if not math.isfinite(loss):
             self._not_finite += 1
-            if self._since is None:
-                self._since = draft.index
-            if self._first_not_finite is None:
-                self._first_not_finite = draft.index
+            first, since = self._first_not_finite, self._since
+            self._first_not_finite = draft.index if first is None else first
+            self._since = draft.index if since is None else since
             return
         self._since = None
         while len(self._scales) > 1 and self._scales[1][0] <= draft.index:

@@ -25,8 +25,6 @@ from trainperf.recording.recorder import Draft
 GROWN_BYTES = 32 << 20
 """What must have been added since the first sample for it to be looked at who holds it."""
 
-_GROWING = ("allocated_bytes", "owned_bytes")
-
 
 class LedgerProbe(Probe):
     """Writes the memory ledger of one fit.
@@ -55,8 +53,8 @@ class LedgerProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Compare what the memory probe has sampled with the first sample.  Every flush."""
-        sampled = [draft.facts.get(fact) for draft in drafts for fact in _GROWING]
-        for value in filter(None, sampled):
+        growing = ("allocated_bytes", "owned_bytes")
+        for value in filter(None, (draft.facts.get(fact) for draft in drafts for fact in growing)):
             self._first = self._first or value
             self._grown = value - self._first
 

@@ -17,7 +17,7 @@ from trainperf.core.readings import (
     OPTIMIZER_STEPS_PER_S,
     phase_reading,
 )
-from trainperf.meters import METERS, Measure, Meter
+from trainperf.meters import METERS, Measure
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.parallelism import data_parallel, not_covered
 from trainperf.recording.probes.base import Probe
@@ -169,24 +169,15 @@ class ProbeSet:
         self.reasons = {**dict.fromkeys(facts, reason), **self.reasons}
 
 
-def meters_of(measures: frozenset[Measure]) -> list[Meter]:
-    """What is shown live where these measurements were requested."""
-    return [meter for meter in METERS if meter.measure is None or meter.measure in measures]
-
-
 def inapplicable(kind: LoopKind) -> dict[str, str]:
     """Facts and readings that a loop of this kind cannot have, each with the reason."""
     if kind.trains:
         return {"latency_ns": NO_INFERENCE}
     facts = (fact for measure in OF_TRAINING for fact in FACTS_OF[measure])
     readings = (meter.name for meter in METERS if meter.measure in OF_TRAINING)
-    others = (
-        phase_reading("backward"),
-        phase_reading("optimizer"),
-        OPTIMIZER_STEPS_PER_S,
-        ALLREDUCE_SKEW_S,
-    )
-    return dict.fromkeys((*facts, *readings, *others), NO_TRAINING)
+    phases = map(phase_reading, ("backward", "optimizer"))
+    others = (*readings, *phases, OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S)
+    return dict.fromkeys((*facts, *others), NO_TRAINING)
 
 
 def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
@@ -214,15 +205,14 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
 
 
 def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
-    if not chosen.reads:
-        return
-    chosen.loss = chosen.include(
-        LossProbe(
-            scale=objects.loss_scale,
-            divided=objects.loss_divided,
-            device=chosen.accelerator if chosen.accelerator.asynchronous else None,
+    if chosen.reads:
+        chosen.loss = chosen.include(
+            LossProbe(
+                scale=objects.loss_scale,
+                divided=objects.loss_divided,
+                device=chosen.accelerator if chosen.accelerator.asynchronous else None,
+            )
         )
-    )
 
 
 def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:

@@ -4,7 +4,6 @@ A thread that sleeps.  It asks no device and takes no part in a collective, so i
 training hangs; while steps end it looks at one number a few seconds apart.
 """
 
-import logging
 import multiprocessing.process
 import sys
 import threading
@@ -12,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -20,7 +20,6 @@ import psutil
 import torch.distributed as dist
 from torch.utils.data import dataloader
 
-from trainperf.core.artifacts.lines import Place
 from trainperf.core.artifacts.standstill import ENDED, Standstill
 from trainperf.core.errors import RunError
 from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
@@ -36,6 +35,7 @@ from trainperf.core.run_directory import (
 )
 from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import FINISHED
+from trainperf.recording.guard import log
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.contention import scheduled
 from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
@@ -43,8 +43,6 @@ from trainperf.recording.process_objects import last_error
 from trainperf.recording.recorder import Draft
 from trainperf.recording.stacks import Stack, running_in
 
-
-log = logging.getLogger("trainperf")
 
 TIMES = 20
 """As long as the slowest usual step, without the end of one, a rank may stand still."""
@@ -126,16 +124,13 @@ class StandstillProbe(Probe):
         run = self.shield(self._watch)
         self._thread = threading.Thread(target=run, name="trainperf standstill", daemon=True)
         self._thread.start()
+        self.undo.callback(self._thread.join, timeout=1.0)
+        self.undo.callback(self._stop.set)
 
     def ended(self, reason: str) -> None:
         """What lasted as an error or a signal ended the fit is told in its report."""
         if reason == FINISHED:
             self._goes_on(self._clock())
-
-    def detach(self) -> None:
-        """Stop."""
-        self._stop.set()
-        self._thread.join(timeout=1.0)
 
     def seal(self) -> tuple[TimingEvent, ...]:
         """Keep the steps that are written next.  Every flush."""
@@ -161,7 +156,8 @@ class StandstillProbe(Probe):
             return
         frame, stack = running_in(self._watched)
         spot = -1 if frame is None else frame.f_lasti
-        place = _without_library(stack)
+        # Without the innermost frames of Python's own library: a wait there asks again and again.
+        place = [*dropwhile(lambda frame: kind_of(frame[0].co_filename) == LIBRARY, stack)]
         if place != self._place:
             self._place, self._place_ns, self._spent = place, now, None
             self._spot, self._one_spot = spot, True
@@ -208,7 +204,6 @@ class StandstillProbe(Probe):
         if now < self._due_ns and not (still and first):
             return
         self._due_ns = now + AGAIN_NS
-        recorded = self._written.flight_recorder if self._written else ""
         self._written = Standstill(
             rank=self._rank,
             step=self._step,
@@ -219,19 +214,19 @@ class StandstillProbe(Probe):
             busy=busy,
             paged_bytes_per_s=rates.get("paged_bytes", 0.0),
             handles=_handled(self._watched) if stack else _named(last_error()),
-            stack=_places(stack),
+            stack=tuple(
+                described(code, line or code.co_firstlineno)
+                for code, line in reversed(stack[:_DEEPEST])
+            ),
             own=own,
             sequences=_sequences(),
             peers=dict(self._peers()),
             starved=_starved() - self._starved,
-            flight_recorder=recorded,
         )
         self._save(self._written)
-        if still and not recorded:
+        if still:
             with suppress(RuntimeError):
-                dumped = _dumped(self._run, self._rank)
-                self._written = msgspec.structs.replace(self._written, flight_recorder=dumped)
-                self._save(self._written)
+                _dump(self._run / FLIGHT_RECORDER.format(self._rank))
         if still and first and self._rank == 0:
             minutes = (now - self._since_ns) / 60e9
             log.warning(
@@ -281,14 +276,6 @@ class StandstillProbe(Probe):
                         yield rank, "stopped"
 
 
-def _without_library(stack: Stack) -> Stack:
-    """Without the innermost frames of Python's own library: a wait there asks again and again."""
-    depths = (
-        depth for depth, (code, _) in enumerate(stack) if kind_of(code.co_filename) != LIBRARY
-    )
-    return stack[next(depths, len(stack)) :]
-
-
 def _own_depth(stack: Stack) -> int:
     """Place of the innermost frame of the user's code, from the outermost; -1 without one.
 
@@ -297,12 +284,6 @@ def _own_depth(stack: Stack) -> int:
     kinds = [kind_of(code.co_filename) for code, _ in reversed(stack[:_DEEPEST])]
     whose = USER if USER in kinds else PACKAGE
     return max((depth for depth, kind in enumerate(kinds) if kind == whose), default=-1)
-
-
-def _places(stack: Stack) -> tuple[Place, ...]:
-    return tuple(
-        described(code, line or code.co_firstlineno) for code, line in reversed(stack[:_DEEPEST])
-    )
 
 
 def _spent(thread: int, stack: Stack) -> Spent:
@@ -355,14 +336,10 @@ def _sequences() -> dict[str, int]:
     return sequences
 
 
-def _dumped(run: Path, rank: int) -> str:
-    """The file with PyTorch's record of collectives; empty where it keeps none."""
+def _dump(file: Path) -> None:
+    """Write PyTorch's record of collectives, where it keeps one."""
     backend = sys.modules.get("torch._C._distributed_c10d")
-    if backend is None or not dist.is_initialized():
-        return ""
-    dump = getattr(backend, _DUMPS["nccl" in dist.get_backend()], None)
-    if dump is None:
-        return ""
-    file = run / FLIGHT_RECORDER.format(rank)
-    write_atomically(file, bytes(dump()))
-    return file.name
+    ready = backend is not None and dist.is_initialized()
+    dump = getattr(backend, _DUMPS["nccl" in dist.get_backend()], None) if ready else None
+    if dump is not None:
+        write_atomically(file, bytes(dump()))

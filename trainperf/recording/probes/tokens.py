@@ -10,7 +10,7 @@ import torch
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import TimingEvent
-from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN, Scalar
+from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
 from trainperf.recording.probes.base import Batch, RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.probes.packed_rows import is_packed
@@ -78,11 +78,9 @@ class TokensProbe(RingProbe):
     def __init__(self, mask: MaskFunction | None = None) -> None:
         super().__init__(Ring(torch.int64))
         self._user_mask = mask
-        self._note = ""
         self._targets: bool | None = None
         """Whether labels say what is learned, by the first ones on the host."""
-        self._length: int | None = None
-        self._packed, self._to_look_into = False, _LOOKED_INTO
+        self._to_look_into = _LOOKED_INTO
         self.longest_tokens = 0
         """Tokens if every batch were as wide as its longest sequence."""
         self._kept: torch.Tensor | None = None
@@ -131,20 +129,9 @@ class TokensProbe(RingProbe):
 
     def reasons(self) -> dict[str, str]:
         """Why there are no tokens, if none were found."""
-        if self._note:
+        if self.noted:
             return {}
         return dict.fromkeys(self.facts, TARGETS if self._targets else NO_MASK)
-
-    def notes(self) -> dict[str, str]:
-        """Which mask was used."""
-        return {"tokens": self._note} if self._note else {}
-
-    def config(self) -> dict[str, Scalar]:
-        """Tokens of a row in the first batch, and whether rows are packed, as far as seen."""
-        length: dict[str, Scalar] = (
-            {} if self._length is None else {"sequence_length": self._length}
-        )
-        return {**length, "packed_rows": True} if self._packed else length
 
     def _mask(self, batch: Batch) -> tuple[torch.Tensor, int, str] | None:
         """A tensor of a number for each token, the one that means *does not count*, and a note."""
@@ -167,17 +154,23 @@ class TokensProbe(RingProbe):
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2 and not self._are_targets(labels):
             return labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}"
-        if self._length is None and "input_ids" in batch:
-            self._length = _last(batch.get("input_ids"))
+        if "sequence_length" not in self.learned:
+            self._measure(batch.get("input_ids"))
         return None
 
     def _learn(self, batch: Batch, marks: torch.Tensor, ignored: int, note: str) -> None:
-        """What the first batches are like."""
+        """What the first batches are like, and which mask is used."""
         self._to_look_into -= 1
-        if not self._note:
-            self._note, self._length = note, self._length or _last(marks)
-        if not self._packed and isinstance(batch, Mapping):
-            self._packed = is_packed(batch, marks if ignored == 0 else marks != ignored)
+        self.noted.setdefault("tokens", note)
+        self._measure(marks)
+        text = marks if ignored == 0 else marks != ignored
+        if isinstance(batch, Mapping) and is_packed(batch, text):
+            self.learned["packed_rows"] = True
+
+    def _measure(self, tokens: object) -> None:
+        """Tokens of a row, of the first batch that tells."""
+        if isinstance(tokens, torch.Tensor) and tokens.ndim > 1:
+            self.learned.setdefault("sequence_length", tokens.shape[-1])
 
     def _are_targets(self, labels: torch.Tensor) -> bool:
         if self._targets is None and labels.is_cpu and self._reads_host:
@@ -231,11 +224,6 @@ class TokensProbe(RingProbe):
             with torch.inference_mode(mode=False):  # it is written to outside of it, too
                 self._kept = torch.empty(number, dtype=torch.bool, device=marks.device)
         return self._kept[:number].view(marks.shape)
-
-
-def _last(tokens: object) -> int | None:
-    """Length of the last dimension of a tensor of sequences."""
-    return tokens.shape[-1] if isinstance(tokens, torch.Tensor) and tokens.ndim > 1 else None
 
 
 def _on_host(marks: torch.Tensor) -> npt.NDArray[np.generic]:

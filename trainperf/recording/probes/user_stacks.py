@@ -1,15 +1,13 @@
 """Stacks of a running thread, reduced to the frames of the user's own code."""
 
-import sysconfig
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
-import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from trainperf.audit.stack_frames import shown_path
+from trainperf.audit.stack_frames import OURS, STANDARD, TORCH, in_package, shown_path
 from trainperf.core.artifacts.lines import (
     SENDS_BUFFERS,
     WORKER_MAKING,
@@ -45,16 +43,11 @@ _SEND = getattr(
 MOST_STACKS = 2000
 """Different ones that are kept apart; any further one counts as a stack without frames."""
 _MOST_FILES = _MOST_INSTRUCTIONS = 20_000
-_NOWHERE = -1
 _DEEPEST = 16
 """Frames of the user's code that are kept: the innermost ones."""
 
-_TORCH = Path(torch.__file__).parent
-_MODULE_FILE = str(_TORCH / "nn" / "modules" / "module.py")
-_LOADER_FILE = str(_TORCH / "utils" / "data" / "dataloader.py")
-_OURS = Path(__file__).parents[2]
-_STANDARD = Path(sysconfig.get_path("stdlib"))
-_INSTALLED = {"site-packages", "dist-packages"}
+_MODULE_FILE = str(TORCH / "nn" / "modules" / "module.py")
+_LOADER_FILE = str(TORCH / "utils" / "data" / "dataloader.py")
 _BATCHES = frozenset(start.partition(".")[0] for start in LIBRARIES)
 _FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "tqdm")
 
@@ -115,7 +108,7 @@ class UserStacks:
         # None while a frame is between two lines, e.g. where a generator resumes.
         at = id(code), line or code.co_firstlineno
         if at not in self._places and len(self.stacks) >= MOST_STACKS:
-            return _NOWHERE  # a stack with a new place would not be kept
+            return -1  # a stack with a new place would not be kept
         return self._places.setdefault(at, (len(self._places), code))[0]
 
     def _work(self, frame: FrameType, kind: int | None, lines: Stack) -> str:
@@ -131,7 +124,7 @@ class UserStacks:
             own = (
                 DEVICE_CALLS[called]
                 for (called, _), (caller, _) in pairwise(lines)
-                if called in DEVICE_CALLS and not Path(caller.co_filename).is_relative_to(_TORCH)
+                if called in DEVICE_CALLS and not Path(caller.co_filename).is_relative_to(TORCH)
             )
             sends = (OBJECT_CALLS[code] for code, _ in lines if code in OBJECT_CALLS)
             return next(own, "") or next(sends, "")
@@ -150,16 +143,16 @@ def kind_of(file: str) -> int:
     if file.startswith("<"):
         return USER if file.startswith(("<ipython", "<stdin")) else FRAMEWORK
     path = Path(file)
-    if path.is_relative_to(_TORCH):
+    if path.is_relative_to(TORCH):
         return {_MODULE_FILE: MODULE, _LOADER_FILE: LOADER}.get(file, FRAMEWORK)
     package = package_of(file)
-    if not _INSTALLED.isdisjoint(path.parts):
+    if in_package(file):
         if package in _BATCHES or package.startswith(_FRAMEWORKS):
             return LOADER if package in _BATCHES else FRAMEWORK
         return LIBRARY if package.startswith("numpy") else PACKAGE
-    if path.is_relative_to(_STANDARD):
+    if path.is_relative_to(STANDARD):
         return FRAMEWORK if package in CALLERS else LIBRARY
-    return FRAMEWORK if path.is_relative_to(_OURS) else USER
+    return FRAMEWORK if path.is_relative_to(OURS) else USER
 
 
 def described(code: CodeType, line: int, *, makes: bool = False) -> Place:

@@ -4,7 +4,6 @@ The child is a fresh interpreter without torch: it shares no thread, no lock and
 loop, which only starts it and looks now and then whether it has ended.
 """
 
-import logging
 import subprocess
 from collections import deque
 from pathlib import Path
@@ -12,10 +11,9 @@ from pathlib import Path
 import msgspec
 
 from trainperf.recording.child_process import end_child, start_child
+from trainperf.recording.guard import log
 from trainperf.recording.schedule import CostLimit, comes_true
 
-
-log = logging.getLogger("trainperf")
 
 READER = "trainperf.traces.background_process"
 """The module that the child runs."""
@@ -36,7 +34,8 @@ class TraceWorker:
         self._patience_ns = patience_ns
         self._requests: deque[tuple[Path, ...]] = deque()
         """Traces of a capture, to be read together; the first are being read."""
-        self._child: subprocess.Popen[bytes] | None = None
+        self.child: subprocess.Popen[bytes] | None = None
+        """What reads a trace, as far as was seen."""
         self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._unread: list[str] = []
 
@@ -45,29 +44,24 @@ class TraceWorker:
         self._requests.append(traces)
         self.go_on()
 
-    @property
-    def busy(self) -> bool:
-        """Whether a trace is being read, as far as was seen."""
-        return self._child is not None
-
     def look(self, now_ns: int) -> bool:
         """Whether the child has ended, asked at most twice a second.  Runs every step."""
-        child = self._child
+        child = self.child
         return child is not None and self._interval.due(now_ns) and child.poll() is not None
 
     def go_on(self) -> bool:
         """Take what the child has to say, if it has ended, and start the next; whether none is."""
-        child = self._child
+        child = self.child
         if child is not None and child.poll() is not None:
-            self._child = None
+            self.child = None
             self._take_answer(child)
-        while self._child is None and self._requests:
+        while self.child is None and self._requests:
             traces = [str(trace.resolve()) for trace in self._requests[0]]
             try:
-                self._child = start_child(READER, *traces, stdout=subprocess.PIPE)
+                self.child = start_child(READER, *traces, stdout=subprocess.PIPE)
             except OSError as error:
                 self._leave_out(f"no process could be started ({error})")
-        return self._child is None
+        return self.child is None
 
     def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
@@ -75,9 +69,9 @@ class TraceWorker:
             if self._patience_ns:
                 comes_true(self.go_on, self._patience_ns)
         finally:
-            if self._child is not None:
-                end_child(self._child)
-            self._child = None
+            if self.child is not None:
+                end_child(self.child)
+            self.child = None
         while self._requests and self._patience_ns:
             self._leave_out("the fit had ended")
         if not self._unread:

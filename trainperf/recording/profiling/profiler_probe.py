@@ -4,7 +4,6 @@ Training steps only.  Between captures nothing listens to the phases, and a boun
 comparisons.  The profiler's own time, from starting it to its file, is a gap and in no step.
 """
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import ClassVar
 
 from trainperf.core.phases import LABELS, Gap, Phase, Tag
 from trainperf.core.run_directory import TRACES, trace_stem
-from trainperf.recording.guard import Guard
+from trainperf.recording.guard import Guard, log
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.recording.profiling.capture_requests import CaptureRequest
@@ -22,13 +21,10 @@ from trainperf.recording.recorder import Draft
 from trainperf.recording.timeline import DirectBracket
 
 
-log = logging.getLogger("trainperf")
-
 ATTEMPTS = 3
 """How often a capture is begun anew because validation came before its first step was complete."""
 
 _NAMES = tuple(f"trainperf::{label}" for label in LABELS)
-_ENDS_CAPTURE = (Gap.VALIDATION, Gap.SHUTDOWN)
 
 
 def capture_probe(
@@ -75,7 +71,6 @@ class ProfilerProbe(Probe):
         """The first step that it traces."""
         self._marks = Marks()
         self._disturbed = -1
-        self._notes: dict[str, str] = {}
         # As a `PhaseListener` it is called from inside brackets, so behind the guard.
         self.entered = guard.wrap(self.name, self._entered)
         self.left = guard.wrap(self.name, self._marks.leave)
@@ -93,7 +88,7 @@ class ProfilerProbe(Probe):
         """A step is over, and the next has not begun.  Runs every step."""
         reader = self.reader
         # Even at the lowest priority, reading takes from caches and memory what a step needs.
-        if draft.index <= self._disturbed or (reader is not None and reader.busy):
+        if draft.index <= self._disturbed or (reader is not None and reader.child is not None):
             draft.tags |= Tag.PROFILED
         step = draft.index + 1
         if self._tracer is not None:
@@ -110,18 +105,13 @@ class ProfilerProbe(Probe):
     def detach(self) -> None:
         """Leave nothing running; traces that are still being read get a moment."""
         self._stop()
-        if self._first and not self.traces and not self._notes:
+        if self._first and not self.traces and not self.noted:
             self._say(
                 "captures_unfinished",
                 "nothing captured: the fit ended before one traced step was complete",
             )
         if self.reader is not None:
-            self._notes |= self.reader.finish()
-
-    def notes(self) -> dict[str, str]:
-        """Which traces there are, and what was not captured and why."""
-        names = ", ".join(trace.name for trace in self.traces)
-        return ({"captures": names} if names else {}) | self._notes
+            self.noted.update(self.reader.finish())
 
     # -- the course of a capture --------------------------------------------------------------
 
@@ -167,14 +157,15 @@ class ProfilerProbe(Probe):
         self.recorder.listener = None
         self._marks.end_step()
         profile, first = self._profile, self._place.offset + self._first
-        facts = {
-            "first_step": first,
-            "first_index": self._first,
-            "complete_steps": steps,
-            "ended_by": ended_by,
-        }
         with self._dumping():
-            tracer.stop(facts)
+            tracer.stop(
+                {
+                    "first_step": first,
+                    "first_index": self._first,
+                    "complete_steps": steps,
+                    "ended_by": ended_by,
+                }
+            )
             trace = write_trace(
                 self._run / TRACES,
                 trace_stem(self._place.rank, first, steps),
@@ -183,6 +174,7 @@ class ProfilerProbe(Probe):
             )
             if trace is not None:
                 self.traces.append(trace)
+                self.noted["captures"] = ", ".join(each.name for each in self.traces)
                 if self.reader is not None:
                     self.reader.send(trace)
         self._stop()
@@ -235,8 +227,8 @@ class ProfilerProbe(Probe):
         return DirectBracket(begins, lambda *_: self.recorder.leave_gap())
 
     def _say(self, key: str, sentence: str) -> None:
-        if key not in self._notes:
-            self._notes[key] = sentence
+        if key not in self.noted:
+            self.noted[key] = sentence
             log.warning("trainperf: %s", sentence)
 
     # -- while tracing: as a listener to phases and gaps ---------------------------------------
@@ -247,7 +239,7 @@ class ProfilerProbe(Probe):
     def _cleared(self) -> None:
         recorder = self.recorder
         slot = recorder.slot
-        if slot in _ENDS_CAPTURE and self._tracer is not None:
+        if slot in (Gap.VALIDATION, Gap.SHUTDOWN) and self._tracer is not None:
             self._cut(self._tracer, LABELS[slot])
         elif slot != Phase.OTHER:
             if slot == Gap.EPOCH_BOUNDARY:

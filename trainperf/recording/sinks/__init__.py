@@ -4,9 +4,9 @@ To add one: a file with a class, which is made here where its output is there.
 """
 
 from trainperf.core.run_directory import attempt, record_file
-from trainperf.recording.sinks.base import Outputs, Sink
+from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.sinks.loggers import CurveSink
+from trainperf.recording.sinks.loggers import CurveSink, Outputs
 
 
 def default_sinks(outputs: Outputs) -> list[Sink]:

@@ -1,17 +1,11 @@
-"""Base of all sinks, which take what there is to take, and the outputs that a fit may have."""
+"""Base of all sinks, which take what there is to take."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.meters.fold import Reading
-
-
-if TYPE_CHECKING:
-    from trainperf.recording.sinks.trackers import OpenTrackers
 
 
 class Writer(Protocol):
@@ -26,21 +20,6 @@ class MetricsLogger(Protocol):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Write values at a step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """Where the numbers of one rank may go; what is not there is not written."""
-
-    run: Path | None
-    """The run directory."""
-    rank: int = 0
-    writer: Writer | None = None
-    loggers: Sequence[MetricsLogger] = ()
-    trackers: "OpenTrackers | None" = None
-    """Of the runs that trackers have open; `None` where none is loaded."""
-    step: Callable[[], int] | None = None
-    """The step number that the user's own curves are drawn over; loggers need it."""
 
 
 class Sink:

@@ -1,14 +1,35 @@
-"""Sink that draws curves over steps: in a `SummaryWriter`, and in loggers with `log_metrics`."""
+"""Sink that draws curves over steps: in a `SummaryWriter`, and in loggers with `log_metrics`.
 
-from collections.abc import Mapping
+And the outputs that a fit may have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Outputs, Sink
+from trainperf.recording.sinks.base import MetricsLogger, Sink, Writer
+from trainperf.recording.sinks.trackers import OpenTrackers
 
 
 PREFIX = "trainperf/"
 """How the tags of all ranks' readings begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Where the numbers of one rank may go; what is not there is not written."""
+
+    run: Path | None
+    """The run directory."""
+    rank: int = 0
+    writer: Writer | None = None
+    loggers: Sequence[MetricsLogger] = ()
+    trackers: OpenTrackers | None = None
+    """Of the runs that trackers have open; `None` where none is loaded."""
+    step: Callable[[], int] | None = None
+    """The step number that the user's own curves are drawn over; loggers need it."""
 
 
 class CurveSink(Sink):

@@ -50,14 +50,13 @@ class OpenTelemetrySink(Sink):
             ) from error
         given: Any = provider if provider is not None else self._api.get_meter_provider()
         self._meter = given.get_meter("trainperf")
-        self._own_attributes = dict(attributes or {})
-        self._attributes: dict[str, str | int] = {}
+        self._attributes: dict[str, str | int] = {**(attributes or {})}
         self._latest: dict[str, float | None] = {}
         self._offered = set[str]()
 
     def begin(self, info: RunInfo) -> None:
         """Offer the number of steps; nothing of an earlier fit is left."""
-        self._attributes = {**self._own_attributes, "rank": info.rank}
+        self._attributes["rank"] = info.rank
         self._latest = {_STEPS: 0}
         self._offer(self._meter.create_observable_counter, _STEPS, "", "Finished steps")
 

@@ -4,7 +4,6 @@ No tracker is imported, and none is given a run of ours: what the script has ope
 beside its own, at its own steps.  A thread makes the calls, so that a slow server holds up nothing.
 """
 
-import logging
 import queue
 import sys
 import threading
@@ -14,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from trainperf.recording.guard import Guard
+from trainperf.recording.guard import Guard, log
 from trainperf.recording.schedule import comes_true
 from trainperf.recording.sinks.base import MetricsLogger
 
-
-log = logging.getLogger("trainperf")
 
 PART = "trackers"
 MOST_WAITING = 64
