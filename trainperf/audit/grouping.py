@@ -21,7 +21,6 @@ import msgspec
 from trainperf.audit.data_flow import dead_ends, loops_in
 from trainperf.audit.gradients import NeedlessGradients
 from trainperf.audit.operator_call import Access, Call, Site
-from trainperf.audit.products import reordered
 from trainperf.core.artifacts.audit import OperatorUse, Place
 from trainperf.core.groups import grouped
 
@@ -53,7 +52,7 @@ def rows_of(
     alike: dict[tuple[object, ...], list[Call]] = {}
     dead = dead_ends(calls, needless.unheld, needless.reads)
     dropped = dead_ends(calls, needless.dropped, needless.reads)
-    loops, left = loops_in(calls), reordered(calls)
+    loops = loops_in(calls)
     in_torch = grouped(
         (call.site, call.passes[call.site.module or ""])
         for call in calls
@@ -63,7 +62,7 @@ def rows_of(
         like, place = call.like, place_of(call, device)
         given = (like.shapes, like.dtypes, like.result_dtype)
         gone = id(call) in dead, dropped.get(id(call))
-        flow = (call.constant, *gone, loops.repeated(call), left.get(id(call)))
+        flow = (call.constant, *gone, loops.repeated(call))
         key = (like.name, call.part, call.site, place, *given, *flow)
         alike.setdefault(key, []).append(call)
     for same in alike.values():
@@ -78,7 +77,6 @@ def rows_of(
             repeated=repeated,
             passes=1 if passes is None else round(passes * more),
             in_call=max(1, len(same) // _entries(same, in_torch)),
-            reordered=left.get(id(first), 1.0),
         )
 
 

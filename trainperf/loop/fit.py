@@ -47,7 +47,6 @@ from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.probes.interleaving import turns_probe
 from trainperf.recording.probes.lines import LinesProbe
-from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.selection import (
     EVERYTHING,
     OF_TRAINING,
@@ -309,8 +308,6 @@ class Fit:
                     least_s=options.hang_after_s,
                 )
             )
-        if self.launch.loader_anatomy:
-            probes.append(LoaderProbe(facts.loader, objects.run))
         if self.launch.audit_plan is not None:
             self.audit = AuditProbe(
                 facts.root or objects.module, self.launch.audit_plan, place, self.guard

@@ -1,4 +1,7 @@
-"""A chain of three matrices, in the order that makes a large one of two narrow ones first."""
+"""A chain of three matrices, in the order that makes a large one of two narrow ones first.
+
+Nothing is said of an order of products: what is expected is that nothing else is accused for it.
+"""
 
 from pathlib import Path
 
@@ -34,6 +37,6 @@ class Mixing(nn.Module):
         return scores
 
 
-@script("product_order")
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(Mixing(costly=not fixed)), ready(60, 512, 32, size=8))

@@ -82,25 +82,6 @@ def of_keys(ms: float, *, part: str = "forward", again: int = 0, calls: int = 12
     return region("mm", ms, part=part, again=again, calls=calls, **place)
 
 
-def of_chain(name: str, ms: float, *shapes: tuple[int, ...], **fields: object) -> Region:
-    """Operators of a line that multiplies queries, keys and values."""
-    given = {"kind": "matmul", "line": "net.py:44", "shapes": shapes, **fields}
-    return region(name, ms, python=1, **given)
-
-
-def chained(reordered: float, *rows: Region, ms: float = 8) -> Seen:
-    """Scores of 384 by 384 between heads of 16, with their backward."""
-    scores, heads = (24, 384, 384), (24, 384, 16)
-    return sixty(
-        of_chain("bmm", ms / 2, heads, (24, 16, 384), reordered=reordered),
-        of_chain("bmm", ms / 2, scores, heads, reordered=reordered),
-        of_chain("bmm", ms / 2, scores, heads, part="backward"),
-        of_chain("add", ms / 2, scores, scores, part="backward", kind="pointwise"),
-        of_chain("clone", 3, heads, part="backward", kind="copy"),
-        *rows,
-    )
-
-
 POSITIONS, CLASSES = 100, 5_000
 LOGITS = POSITIONS, CLASSES
 
@@ -173,20 +154,6 @@ CASES = (
             "Compute Net.cross once in a forward",
         ),
         shows={"where": "net.py:20"},
-    ),
-    Case(
-        "product_order",
-        "a tenth of 16 ms would do, and Python before the calls stays",
-        chained(0.1),
-        0.9 * 0.016,
-        "other_order",
-        (chained(0.6), chained(1.0), chained(0.1, ms=3)),
-        words=(
-            "products of three matrices in the costly order take 33 % of the step",
-            "of whose work 10 % would do",
-            "at net.py:44 a @ (b @ c) for (a @ b) @ c",
-        ),
-        shows={"where": "net.py:44"},
     ),
     Case(
         "compute_once",

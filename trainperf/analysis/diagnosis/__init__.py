@@ -60,7 +60,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "needless:ignored_targets",
             "needless:compute_once",
             "needless:computed_again",
-            "needless:product_order",
             "needless:unheld_gradients",
             "needless:dropped_gradients",
             "needless:sparse_gradients",

@@ -116,9 +116,6 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     in_call: int = 1
     """How many of the calls one call of a module of torch itself makes, e.g. `nn.GRU` on a CPU: no
     Python of yours runs between them.  1 elsewhere."""
-    reordered: float = 1.0
-    """Share of its work that is left where the products that it is a part of are made in the other
-    order, `a @ (b @ c)` for `(a @ b) @ c`."""
 
     @property
     def short_name(self) -> str:

@@ -76,15 +76,6 @@ CHANGES: tuple[Change, ...] = (
         costs="memory for the result until its last use",
     ),
     Change(
-        id="other_order",
-        of=("product_order",),
-        advice="Multiply in the other order",
-        how="at {where} a @ (b @ c) for (a @ b) @ c: in linear attention k.transpose(-2, -1) @ v "
-        "first, then q @ that; a sum over the first product is one more column, q @ k.sum(-2)",
-        confirm="the next audit has smaller products at that line",
-        costs="rounding: sums are added up in another order",
-    ),
-    Change(
         id="no_gradients",
         of=("unheld_gradients",),
         advice="Freeze {name}",

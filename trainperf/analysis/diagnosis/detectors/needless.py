@@ -6,10 +6,8 @@ from math import prod
 
 from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions, total_s
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
-from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     cause_in_operators,
-    emptying,
     in_loops,
     needless,
     passes,
@@ -18,7 +16,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share
-from trainperf.core.groups import grouped, largest, summed
+from trainperf.core.groups import largest, summed
 from trainperf.core.readings import PADDING_FRACTION
 
 
@@ -108,54 +106,6 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
 def _again_s(region: Region) -> float:
     """Seconds of its calls that compute the same again."""
     return region.seconds * region.use.again / region.use.calls
-
-
-def _largest(region: Region) -> int:
-    """Numbers in the largest tensor that an operator is given."""
-    return max(map(prod, region.use.shapes), default=0)
-
-
-def product_order(account: StepAccount, facts: Facts) -> Cause | None:
-    """A product of three matrices is made in the order that costs more.
-
-    Nothing but another product reads the result of the first, through no softmax, mask or
-    activation.  By their shapes the other order takes at most half of the arithmetic, and makes a
-    smaller result.  Removed is that part of them, and of what backward does for their lines.
-
-    Wrong where: the first product is wanted for itself, e.g. to be looked at.
-    To confirm: `trainperf prove` with the other order, and the same loss but for rounding.
-    """
-    least = 1.0 - LIMITS.mostly
-    forward = [r for r in account.regions if r.use.part == "forward" and r.use.reordered <= least]
-    left = {region.use.source: region.use.reordered for region in forward}
-    modules = grouped((region.use.module, _largest(region)) for region in forward)
-    large = {module: max(sizes) for module, sizes in modules.items()}
-    backward = [
-        region
-        for region in account.regions
-        if region.use.part == "backward"
-        and region.use.source in left
-        and (region.use.kind == "matmul" or _largest(region) >= large[region.use.module])
-    ]
-    rows = [*forward, *backward]
-    stays_s = sum(left[region.use.source] * region.run_s + region.python_s for region in rows)
-    where, _ = place_of(forward)
-    return cause_in_operators(
-        Cause(
-            id="product_order",
-            title="products of three matrices in the costly order take {part} of the step",
-            evidence=(),
-            changes=(Use(change="other_order", values={"where": where}),),
-            claim=emptying(
-                of_regions(rows, stays_s=stays_s), sum(row.use.written_bytes for row in rows)
-            ),
-        ),
-        rows,
-        account,
-        facts,
-        detail=f", of whose work {share(min(left.values(), default=1.0))} would do",
-        at=forward,
-    )
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
