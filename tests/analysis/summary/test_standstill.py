@@ -151,6 +151,12 @@ WAITS = "waits in all_reduce (train.py:40)"
             f"(train.py:40); rank 1 {WAITS}.",
             id="a slow checkpoint",
         ),
+        pytest.param([rank(1, *DISTRIBUTED, settled_s=301.0)], "", id="one has yet to look"),
+        pytest.param(
+            [rank(0, *DISTRIBUTED, settled_s=75.0), rank(1, *DISTRIBUTED, over=True)],
+            "",
+            id="one has seen first that all go on",
+        ),
         pytest.param(
             [rank(0, LOAD), rank(1, *DISTRIBUTED)],
             "Hanging for 300 s in step 12: rank 0 stands still in main (train.py:40); "
@@ -201,6 +207,13 @@ OVER = (
             "Hanging for 300 s in step 12: rank 0 has left the training; rank 1 waits in backward "
             "(train.py:40), where gradients are reduced.",
             id="one had fewer batches",
+        ),
+        pytest.param(
+            [rank(0, *DISTRIBUTED, settled_s=75.0), rank(1, *DISTRIBUTED, over=True)],
+            {"age_s": 76},
+            "No step has ended for 376 s, since step 12 began: rank 1 has written nothing yet; "
+            f"rank 0 {WAITS}.",
+            id="one went on long ago, alone",
         ),
         pytest.param(
             [rank(0, *LOADER, phase="data_wait")],

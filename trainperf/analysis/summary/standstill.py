@@ -1,10 +1,12 @@
 """Ranks of a run whose steps do not end: what holds them up, as each has written of itself.
 
 A rank that only lasts, because it computes or goes on from line to line, hangs nothing: it is told
-where another stands still meanwhile.
+where another stands still meanwhile.  Ranks look at themselves one after the other, as they come to
+stand and as they go on: until all have had the time to, nothing is told.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.window import start_time
@@ -54,13 +56,21 @@ def held_up(
         return None
     open_ranks = {end.rank for end in ends if end.state in ("running", "silent", "killed")}
     fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < SILENT_S}
-    several = len(ends) > 1
+    lasts_s = max(
+        each.at_s - each.since_s + (ages_s.get(rank, 0.0) if fresh else 0.0)
+        for rank, each in lasting.items()
+        if each.still
+    )
+    settled_s, several = max(each.settled_s for each in lasting.values()), len(ends) > 1
     states = {
         end.rank: _at(lasting[end.rank], several=several)
         if end.rank in (fresh or lasting)
         else (_silent(end, lasting.values()), "", "", end.reason or "")
         for end in ends
     }
+    coming = lasts_s < settled_s and any(what == "silent" for what, *_ in states.values())
+    if coming or any(each.over and ages_s.get(each.rank, inf) < settled_s for each in standstills):
+        return None
     alike = grouped((state, rank) for rank, state in states.items())
     at = [
         RanksAt(ranks=tuple(ranks), at=what, where=where, function=function, error=error)
@@ -68,11 +78,7 @@ def held_up(
     ]
     order = (*_HOLDS, "collective", "backward")
     return Hang(
-        lasts_s=max(
-            each.at_s - each.since_s + (ages_s.get(rank, 0.0) if fresh else 0.0)
-            for rank, each in lasting.items()
-            if each.still
-        ),
+        lasts_s=lasts_s,
         step=max(each.step for each in lasting.values()),
         over=not fresh,
         at=tuple(sorted(at, key=lambda each: order.index(each.at))),

@@ -33,6 +33,9 @@ class Standstill(msgspec.Struct, frozen=True, kw_only=True):
     """When the rank was looked at."""
     over: bool = False
     """Whether a step has ended since, or the fit."""
+    settled_s: float = 0.0
+    """For how long no step has ended before every rank that stands still has written so: they look
+    one after the other."""
     still: bool
     """Whether the training thread is at the same place in every look, and nothing computes."""
     busy: float

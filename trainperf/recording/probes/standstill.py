@@ -152,7 +152,7 @@ class StandstillProbe(Probe):
             return
         if not self._trains.is_alive():  # and its clock cannot be asked
             self._spent = None
-            self._write(now, [])
+            self._write(now, [], limit_ns)
             return
         frame, stack = running_in(self._watched)
         spot = -1 if frame is None else frame.f_lasti
@@ -165,7 +165,7 @@ class StandstillProbe(Probe):
             self._place_ns, self._spent = now, _spent(self._watched, stack)
         self._one_spot = self._one_spot and spot == self._spot
         if lasts_ns >= limit_ns:
-            self._write(now, stack)
+            self._write(now, stack, limit_ns)
 
     def _slowest_ns(self) -> int:
         """Host time of the slowest usual step; 0 before there is one.
@@ -188,8 +188,11 @@ class StandstillProbe(Probe):
             self._due_ns = 0
             self._save(msgspec.structs.replace(written, at_s=self._fit_s(now), over=True))
 
-    def _write(self, now: int, stack: Stack) -> None:
-        """Write what it is at, if that is due or has come to stand still."""
+    def _write(self, now: int, stack: Stack, limit_ns: int) -> None:
+        """Write what it is at, if that is due or has come to stand still.
+
+        Within three more looks all ranks have done so.
+        """
         stayed_s = (now - self._place_ns) / 1e9 if self._spent else 0.0
         rates = self._rates(stayed_s, stack)
         own = _own_depth(stack)
@@ -210,6 +213,7 @@ class StandstillProbe(Probe):
             phase=self.recorder.label if stack else ENDED,
             since_s=self._fit_s(self._since_ns),
             at_s=self._fit_s(now),
+            settled_s=(1 + 3 / LOOKS) * limit_ns / 1e9,
             still=still,
             busy=busy,
             paged_bytes_per_s=rates.get("paged_bytes", 0.0),
