@@ -11,8 +11,8 @@ TRIED_AGAIN = {
     "test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line": (
         "a worker that others keep from its processor is seen to wait"
     ),
-    "test_samples_and_collate_cost_what_was_planted": (
-        "what measuring adds to a nap is measured, also in workers, whose clock is the machine's"
+    "test_threads_of_torch_in_a_worker_are_counted": (
+        "a thread that others keep from its processor does not compute its part"
     ),
     "test_time_in_no_phase_comes_back_with_its_share_and_its_lines": (
         "a thread samples another one: on a machine that others use, samples come late"

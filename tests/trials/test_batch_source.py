@@ -122,4 +122,4 @@ def test_the_process_ends_in_place_of_the_next_batch() -> None:
 
     with pytest.raises(TrialsOver) as raised:
         next(batches)
-    assert raised.value.code == 0
+    assert not raised.value.code

@@ -25,6 +25,8 @@ MANY_TENSORS = 16
 def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
     """The batch is many small tensors, and the step pays for the copy of each to the device.
 
+    Starting a copy takes as long as moving what is in it, so one of all of them is cheaper.
+
     Wrong where: the model needs them one by one, so that joining them moves the work and saves
     none.
     To confirm: the readings `h2d_tensors`, `h2d_bytes` and `h2d_fraction`.
