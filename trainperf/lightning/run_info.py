@@ -120,4 +120,5 @@ def validation(trainer: "pl.Trainer") -> dict[str, Scalar]:
         "validation_batches": int(batches),
         "validation_batch_size": size,
         "validation_workers": theirs.get("num_workers"),
+        "validation_persistent": theirs.get("persistent_workers"),
     }

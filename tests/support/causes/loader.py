@@ -488,13 +488,14 @@ def epochs(
     number: int = 10,
     loop: LoopKind = LIGHTNING,
     settings: Mapping[str, Scalar] | None = None,
+    validation_s: float = 0.0,
     **readings: float,
 ) -> Seen:
-    """Ten seconds of steps, and so many between epochs."""
-    pauses = {"epoch_boundary": between_s}
+    """Ten seconds of steps, and so many between epochs and in as many validations."""
+    pauses = {"epoch_boundary": between_s, "validation": validation_s}
     return seen(
         step(forward=50, pauses_s=pauses),
-        gaps={"epoch_boundary": number},
+        gaps={"epoch_boundary": number, "validation": number},
         loop=loop,
         settings={"num_workers": 4, **(settings or {})},
         readings=readings,
@@ -605,6 +606,24 @@ CROWDS = (
             "500 ms in each of 10 epochs: 5.00 s between epochs and 0 s for their first batches",
             "DataLoader(persistent_workers=True)",
         ),
+    ),
+    Case(
+        "epoch_start",
+        "and as much in each of ten validations, whose workers end, too",
+        epochs(validation_s=8.0, settings={"validation_workers": 4}),
+        10.0,
+        "persistent_workers",
+        words=("43 % of the fit", "5.00 s in 10 validations"),
+    ),
+    *(
+        Case(
+            "epoch_start", why, epochs(validation_s=8.0, settings=known), 5.0, "persistent_workers"
+        )
+        for why, known in (
+            ("a validation without workers", {"validation_workers": 0}),
+            ("whose workers stay", {"validation_workers": 4, "validation_persistent": True}),
+            ("of which nobody knows", {}),
+        )
     ),
     Case(
         "epoch_start",
@@ -785,6 +804,14 @@ PADDING = (
     ),
     Case(
         "padding",
+        "rows are four tenths wider than the longest of their batch",
+        padded({32: 80, 128: 20}, sequence_length=128, longest_tokens=6144),
+        0.020,
+        "pad_to_longest",
+        words=("to the longest sequence of each batch",),
+    ),
+    Case(
+        "padding",
         "packed rows are not to be sorted by length",
         padded({80: 50, 96: 20, 128: 30}, sequence_length=128, packed_rows=True),
         0.020,
@@ -829,9 +856,9 @@ PADDING = (
     Case(
         "padding",
         "short sequences are not as long as the edge of their bin",
-        padded(SHORT, sequence_length=608, longest_tokens=round(1.12 * SHORT_TOKENS)),
-        0.020,
-        "pack_rows",
+        padded(SHORT, sequence_length=608, longest_tokens=round(1.85 * SHORT_TOKENS)),
+        SQUARED * 0.040,
+        "similar_lengths",
     ),
 )
 

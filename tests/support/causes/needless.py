@@ -240,4 +240,11 @@ CASES = (
         words=("33 % of the step", "a step leaves 98 % of such a table's rows as they are"),
         shows={"where": "net.py:31"},
     ),
+    Case(
+        "sparse_gradients",
+        "the last batch is a short one, so a mean one has less than the audited",
+        sixty(table(1_200, written_bytes=60_000 * 64 * 3, resized=0.75), update(TABLE)),
+        0.98 * 0.020,
+        "sparse_gradients",
+    ),
 )

@@ -116,6 +116,8 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     in_call: int = 1
     """How many of the calls one call of a module of torch itself makes, e.g. `nn.GRU` on a CPU: no
     Python of yours runs between them.  1 elsewhere."""
+    resized: float = 1.0
+    """Part of the audited step's bytes that a mean step has: of what is in these fields."""
 
     @property
     def short_name(self) -> str:
@@ -129,9 +131,9 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def written_numbers(self) -> float:
-        """How many elements a call writes."""
+        """How many elements a call writes in the audited step."""
         written = self.result_dtype or next(iter(self.dtypes), "")
-        return self.written_bytes / self.calls / _ELEMENT_BYTES.get(written, 4)
+        return self.written_bytes / self.resized / self.calls / _ELEMENT_BYTES.get(written, 4)
 
     @property
     def is_fused_attention(self) -> bool:
@@ -223,7 +225,8 @@ def _resized(use: OperatorUse, ratio: float) -> OperatorUse:
     counts = {name: round(getattr(use, name) * ratio) for name in _FLOPS}
     counts |= {name: round(getattr(use, name) * min(ratio, 1.0)) for name in _BYTES}
     times = {name: getattr(use, name) * ratio for name in _TIMES}
-    return msgspec.structs.replace(use, **counts, **times)
+    resized = use.resized * min(ratio, 1.0)
+    return msgspec.structs.replace(use, resized=resized, **counts, **times)
 
 
 class AttentionTime(msgspec.Struct, frozen=True, kw_only=True):

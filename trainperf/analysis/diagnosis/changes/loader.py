@@ -270,7 +270,13 @@ CHANGES: tuple[Change, ...] = (
         id="pad_to_longest",
         of=("padding",),
         advice="Pad less",
-        how="pad to the longest sequence of each batch: they are of similar length already",
+        how="pad to the longest sequence of each batch, as it is put together",
+        how_in={
+            HF: 'no padding="max_length" where it is tokenised: DataCollatorWithPadding pads each '
+            "batch to its longest"
+        },
+        realises=0.9,
+        source=TWINS,
         trials=("trimmed_batches",),
         confirm="padding_fraction near 0",
     ),

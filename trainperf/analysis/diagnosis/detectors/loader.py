@@ -367,7 +367,8 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader's workers end with every epoch, and the next one waits for new ones.
 
     Counted are the gaps between epochs, in which Lightning starts them, and what the first batches
-    of the epochs wait beyond the others, which steady steps exclude.  From outside no epoch is
+    of the epochs wait beyond the others, which steady steps exclude; and as much for each
+    validation whose loader has as many workers, and ends them, too.  From outside no epoch is
     seen: there it is what steps wait longer that come back with the length of the loader's epoch.
 
     Wrong where: epochs are long, and the fit that was measured had short ones.
@@ -386,7 +387,14 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(spent_s / epochs)} in each of {plural(epochs, 'epoch')}: "
             f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
         )
-        claim = Claim(pauses_s={"epoch_boundary": spent_s})
+        # Another loader of as many workers takes as long to start.
+        alike = facts.number("validation_workers") == facts.number("num_workers")
+        anew = alike and not facts.number("validation_persistent")
+        starts = facts.summary.gaps.get("validation", 0) if anew else 0
+        again_s = min(starts * spent_s / epochs, account.pauses_s.get("validation", 0.0))
+        much += f"; {duration(again_s)} in {plural(starts, 'validation')}" if again_s else ""
+        claim = Claim(pauses_s={"epoch_boundary": spent_s, "validation": again_s})
+        spent_s += again_s
     elif slow is not None and slow.phase == "data_wait":
         length = (facts.number("dataset_samples") or 0.0) / (facts.number("batch_size") or 1.0)
         if abs(slow.every - length / facts.run.world_size / facts.micro_batches) >= 1:

@@ -20,6 +20,9 @@ from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
 PACKED = "packed_rows"
 """Setting of a run whose batches said that their rows hold several sequences."""
 
+_ORDERS = ("pack_rows", "similar_lengths")
+"""Changes of which sequences are together."""
+
 ALIKE = 0.10
 """Share of padding up to which the sequences of a batch are of similar length."""
 
@@ -35,7 +38,7 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: padded rows are what the hardware likes: a multiple of 64 may be faster than fewer
     tokens.
     To confirm: `trainperf try --only trimmed_batches --only sorted_batches SCRIPT`, in effective
-    tokens.
+    tokens.  Rows that are wider than their batch's longest are cut without any other order.
     """
     wasted = facts.value(PADDING_FRACTION)
     # Ordinary batches of unequal documents have 30–66 % (parcae#8).
@@ -46,9 +49,14 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     shorter = use.change not in ("pack_more", "pack_rows")
     eager = attention_rows(account.regions)
     attends_s = total_s(r for r in account.regions if r in eager or "attention" in r.use.name)
-    squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
-    part = wasted + squared * wasted * (1 - wasted)
+    squared = attends_s / (total_s(account.regions) or 1.0)
+    # A row that holds several sequences stays as long as it is.
+    part = wasted + squared * wasted * (1 - wasted) * shorter
     owns_s = {slot: part * account.spent(slot) for slot in slots}
+    beyond = min(wasted, _beyond(facts))
+    cut = beyond + squared * beyond * (1 - beyond)
+    cut_s = account.step_s - cut * account.spent(*slots)
+    trimmed = Use(change="pad_to_longest", values=use.values, step_s=cut_s, least_s=cut_s)
     squares_s = None
     if shorter and not account.regions:
         spent_s = account.spent("forward", "backward", "other", "between")
@@ -64,12 +72,19 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
             facts.number(PACKED) and "several sequences share a row already",
             facts.summary.lengths_in_words,
         ),
-        changes=(use,),
+        changes=(*([trimmed] if beyond >= LIMITS.notable and use.change in _ORDERS else ()), use),
         claim=Claim(
             owns_s=owns_s, removes_s=sum(owns_s.values()), at_most_s=squares_s, shrinks=part
         ),
         confidence="medium",
     )
+
+
+def _beyond(facts: Facts) -> float:
+    """Share of the tokens by which rows are wider than the longest of their batch."""
+    wasted, tokens = facts.value(PADDING_FRACTION) or 0.0, _tokens(facts.summary.sequence_lengths)
+    every, widest = tokens / max(1 - wasted, 1e-9), facts.summary.longest_tokens
+    return max(0.0, 1 - widest / every) if every and widest else 0.0
 
 
 def _less_padding(facts: Facts) -> Use:
