@@ -31,6 +31,7 @@ REFUSED = {
     "doctor run --baseline nowhere": "nowhere: no such file or directory",
     "doctor --script train.py": "--script is gone: trainperf run --out runs/a train.py, then",
     "run --loader-anatomy train.py": "--loader-anatomy is gone: every run samples what makes the",
+    "run missing.py --loader-anatomy": "missing.py: no such file",
     "explain datawait": "did you mean data_wait",
     "explain --schema poem": "comparison, doctor",
     "mcp --root nowhere": "--root nowhere: no such folder",

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from keyword import iskeyword
 from operator import methodcaller
 from types import MappingProxyType
@@ -120,6 +121,8 @@ def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> Com
 
 def _parsed(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if command.forwards_arguments:  # what follows the script is its own
+        ours = [*takewhile(lambda argument: argument.startswith("-"), ours[1:])]
     for option in {argument.partition("=")[0] for argument in ours} & command.gone.keys():
         raise ConfigError(f"{option} is gone: {command.gone[option]}")
     parser = parser_of(command)

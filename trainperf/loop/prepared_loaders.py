@@ -121,7 +121,7 @@ def carried(
     else:
         from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
 
-        move = move_data_to_device
+        move = lambda batch, device, **_: move_data_to_device(batch, device)  # noqa: E731 two movers
     return lambda batch: CarriedBatch(batch, move, copies)
 
 

@@ -68,8 +68,9 @@ def held_up(
         else (_silent(end, lasting.values()), "", "", end.reason or "")
         for end in ends
     }
-    coming = lasts_s < settled_s and any(what == "silent" for what, *_ in states.values())
-    if coming or any(each.over and ages_s.get(each.rank, inf) < settled_s for each in standstills):
+    silent = any(what == "silent" for what, *_ in states.values())
+    went_on = (abs(ages_s.get(each.rank, inf)) for each in standstills if each.over)
+    if fresh and ((silent and lasts_s < settled_s) or min(went_on, default=inf) < settled_s):
         return None
     alike = grouped((state, rank) for rank, state in states.items())
     at = [

@@ -29,6 +29,7 @@ class SamplesProbe(Probe):
         """Begin to feed *recorder*."""
         self._shape: Sequence[int] = ()
         self._shapes: set[Sequence[int]] = set()
+        self.learned["shapes_vary"] = False
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Look for the first tensor.  Runs every micro-batch."""
@@ -48,12 +49,12 @@ class SamplesProbe(Probe):
             if shape != self._shape and len(self._shapes) < MOST_SHAPES:
                 self._shape = shape
                 self._shapes.add(shape)
+                # There were more than that of the last batch beside the usual one.
+                self.learned["shapes_vary"] = len(self._shapes) > 2
 
     def sample(self, draft: Draft) -> None:
         """How many shapes there were, and how many graphs were built for them."""
         draft.facts["cache_keys"] = len(self._shapes) + graphs_built()
-        # There were more than that of the last batch beside the usual one.
-        self.learned["shapes_vary"] = len(self._shapes) > 2
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""

@@ -13,6 +13,8 @@ from trainperf.recording.recorder import Draft
 from trainperf.recording.run_identity import type_name
 
 
+_PARTIAL_GROUP = int(Tag.PARTIAL_GROUP)
+
 _SPLIT = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 """What only the user can tell apart; a loop that does not has no such times, rather than zeros."""
 
@@ -47,7 +49,7 @@ class PlainLoopProbe(Probe):
         spent_ns = [draft.host_ns for draft in drafts if draft.host_ns]
         self._unseen = {phase for phase in self._unseen if not any(ns[phase] for ns in spent_ns)}
         self._micro_batches |= {
-            draft.micro_batches for draft in drafts if not draft.tags & Tag.PARTIAL_GROUP
+            draft.micro_batches for draft in drafts if not draft.tags & _PARTIAL_GROUP
         }
         if self._micro_batches:  # under the name that Lightning's configuration has
             fewest, most = min(self._micro_batches), max(self._micro_batches)

@@ -228,7 +228,7 @@ class StandstillProbe(Probe):
             starved=_starved() - self._starved,
         )
         self._save(self._written)
-        if still:
+        if still and first:
             with suppress(RuntimeError):
                 _dump(self._run / FLIGHT_RECORDER.format(self._rank))
         if still and first and self._rank == 0:

@@ -164,7 +164,8 @@ class TokensProbe(RingProbe):
         self.noted.setdefault("tokens", note)
         self._measure(marks)
         text = marks if ignored == 0 else marks != ignored
-        if isinstance(batch, Mapping) and is_packed(batch, text):
+        unknown = "packed_rows" not in self.learned
+        if unknown and isinstance(batch, Mapping) and is_packed(batch, text):
             self.learned["packed_rows"] = True
 
     def _measure(self, tokens: object) -> None:
