@@ -49,5 +49,6 @@ def test_validation_or_an_epoch_comes_back_after_so_many_batches(
 
     assert kept.batches == batches
     validates = model is Validated and options.get("limit_val_batches") != 0
-    sizes = {"validation_batches": 1, "validation_batch_size": 2, "validation_workers": 0}
-    assert validation(trainer) == (sizes if validates else {})
+    sizes = {"validation_batches": 1, "validation_batch_size": 2}
+    workers = {"validation_workers": 0, "validation_persistent": False}
+    assert validation(trainer) == ({**sizes, **workers} if validates else {})
