@@ -252,14 +252,18 @@ HANDED_OVER_S = 8 * ROUND_TRIP_S
 def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
     """Share of the time in the loader, at least, for which its thread neither ran nor was ready to.
 
-    It waited for a disk, a network or a timer then.  0 where that is not known.
+    It waited for a disk, a network or a timer then.  0 where that is not known.  A host that
+    computes runs in forward, backward and update, whatever it does in the rest of the step.
     """
     host = facts.summary.host
     beside = len(facts.run.ranks) > 1 or facts.number("num_workers")
     if host is None or host.ran_fraction is None or host.waited_fraction is None:
         return 0.0
     asleep_s = (1.0 - host.ran_fraction - host.waited_fraction) * step_s
-    part = (asleep_s - (step_s - waited_s)) / waited_s if waited_s and not beside else 0.0
+    computes = facts.run.device == "cpu"
+    works_s = sum(facts.summary.phases_s().get(slot, 0.0) for slot in WORK) if computes else 0.0
+    rest_s = max(0.0, step_s - waited_s - works_s)
+    part = (asleep_s - rest_s) / waited_s if waited_s and not beside else 0.0
     return min(max(part, 0.0), 1.0)
 
 
