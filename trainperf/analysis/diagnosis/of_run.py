@@ -72,7 +72,7 @@ def account_of(facts: Facts) -> StepAccount:
         regions_basis=basis,
         unexplained_s=beyond_s,
         device=device,
-        loader=_loader(facts, loop_s, step_s) if step_s else None,
+        loader=_loader(facts, loop_s, step_s, device) if step_s else None,
         # Other threads of Python that compute for what the loop hands to them.
         threads_s={
             name: spent_s
@@ -205,7 +205,9 @@ def _device(facts: Facts, step_s: float) -> DeviceAccount:
     )
 
 
-def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAccount | None:
+def _loader(
+    facts: Facts, loop_s: dict[str, float], step_s: float, device: DeviceAccount | None
+) -> LoaderAccount | None:
     """What makes the batches, by the wait for them and what its workers computed.
 
     Without workers a batch takes as long to make as it is waited for.  Of workers that are waited
@@ -241,7 +243,7 @@ def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAcco
         computes_s=ran_s,
         batches=batches,
         idle=idle,
-        asleep=_asleep(facts, waited_s, step_s),
+        asleep=_asleep(facts, waited_s, step_s, computes=device is None),
     )
 
 
@@ -249,7 +251,7 @@ HANDED_OVER_S = 8 * ROUND_TRIP_S
 """A longer wait for a batch than that is not for its way from a worker."""
 
 
-def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
+def _asleep(facts: Facts, waited_s: float, step_s: float, *, computes: bool) -> float:
     """Share of the time in the loader, at least, for which its thread neither ran nor was ready to.
 
     It waited for a disk, a network or a timer then.  0 where that is not known.  A host that
@@ -260,7 +262,6 @@ def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
     if host is None or host.ran_fraction is None or host.waited_fraction is None:
         return 0.0
     asleep_s = (1.0 - host.ran_fraction - host.waited_fraction) * step_s
-    computes = facts.run.device == "cpu"
     works_s = sum(facts.summary.phases_s().get(slot, 0.0) for slot in WORK) if computes else 0.0
     rest_s = max(0.0, step_s - waited_s - works_s)
     part = (asleep_s - rest_s) / waited_s if waited_s and not beside else 0.0
