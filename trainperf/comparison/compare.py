@@ -1,6 +1,7 @@
 """Comparison of two runs, each given as its repeats: one verdict with an interval."""
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, geometric_mean
@@ -114,15 +115,6 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         # A loss that differs overrules any gain in speed.
         verdict = "loss differs" if parity.verdict == "differs" else verdict
     interval = None if decides is None else intervals[decides.clock][1]
-    # A clock that is undecided is so in the table too, whatever its interval alone would say.
-    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
-    # Of runs that are not comparable no reading is faster: only the values are shown.
-    readings = tuple(
-        replace(reading, verdict=None if problem else "undecided")
-        if problem or reading.name in doubted
-        else reading
-        for reading in _changes(runs)
-    )
     return Comparison(
         before=_side(before),
         after=_side(after),
@@ -136,9 +128,23 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         noise=None if interval is None else _noise(interval, before[0], after[0]),
         parity=parity,
         differences=differences(baseline, changed),
-        readings=readings,
+        readings=tuple(_judged(_changes(runs), clocks, comparable=not problem)),
         explained=trace_differences(before[0].captures, after[0].captures),
     )
+
+
+def _judged(
+    readings: Iterable[ReadingChange], clocks: Iterable[ClockChange], *, comparable: bool
+) -> Iterator[ReadingChange]:
+    """The readings: of runs that are not comparable none is faster, only the values are shown.
+
+    A clock that is undecided is so in the table too, whatever its interval alone would say.
+    """
+    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
+    for reading in readings:
+        undecided = not comparable or reading.name in doubted
+        verdict = "undecided" if comparable else None
+        yield replace(reading, verdict=verdict) if undecided else reading
 
 
 def _intervals(name: str, runs: _Runs) -> dict[Clock, tuple[str, RatioInterval]]:

@@ -81,19 +81,7 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
     starts = sorted(_start(kind, file) for file in files)
     others = f" and {plural(len(files) - 1, 'other file')}" if files[1:] else ""
     note = f"imported from {kind.title}: {files[0].name}{others}"
-    header = RunInfo(
-        world_size=1 + max(rank for _, rank, _ in starts),
-        columns=kind.columns,
-        device=kind.device,
-        reasons={
-            **_reasons(kind, _KEYS.keys() - kind.holds),
-            DATA_STALL_FRACTION: kind.why_not("data_stall_ns"),
-            MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
-            OVERHEAD_S: "not applicable: trainperf did not run in this training",
-        },
-        notes={"imported": f"{note}; {kind.clock}"},
-        config={"loop": kind.loop, "imported_from": kind.name},
-    )
+    header = _header(kind, 1 + max(rank for _, rank, _ in starts), note)
     run = create(base)
     attempts: Counter[int] = Counter()
     with ExitStack() as undone:
@@ -127,6 +115,23 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
                 raise LogError(f"{file}: {kind.title}, but no step of it: {kind.marks}")
         undone.pop_all()
     return run
+
+
+def _header(kind: LogFormat, ranks: int, note: str) -> RunInfo:
+    """What holds for all attempts of all ranks."""
+    return RunInfo(
+        world_size=ranks,
+        columns=kind.columns,
+        device=kind.device,
+        reasons={
+            **_reasons(kind, _KEYS.keys() - kind.holds),
+            DATA_STALL_FRACTION: kind.why_not("data_stall_ns"),
+            MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
+            OVERHEAD_S: "not applicable: trainperf did not run in this training",
+        },
+        notes={"imported": f"{note}; {kind.clock}"},
+        config={"loop": kind.loop, "imported_from": kind.name},
+    )
 
 
 def _start(kind: LogFormat, file: Path) -> tuple[int, int, Path]:

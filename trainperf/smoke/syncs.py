@@ -185,8 +185,8 @@ def assert_no_sync(
     On CUDA the step runs with torch's sync debug mode set to `error`, which is put back; the first
     wait ends it.  Everywhere, reads of tensors are seen as torch dispatches them: on a CPU they
     cost nothing, but would wait on an accelerator.  A function named in *allowed* may read; on
-    CUDA the look ends there.  Not seen: `torch.cuda.synchronize()`,
-    and on a CPU what compiled code does.
+    CUDA the look ends there.  Not seen: `torch.cuda.synchronize()`, and on a CPU what compiled code
+    does.
     """
     __tracebackhide__ = True
     for _ in range(warmup):

@@ -80,7 +80,8 @@ class Training:
         """What reduces the gradients over the ranks; `None` without DDP."""
         self.agreement = Agreement.of_job()
         """By which every rank decides alike."""
-        self.distributed = dist.is_initialized() and dist.get_world_size() > 1
+        several = dist.is_available() and dist.is_initialized()
+        self.distributed = several and dist.get_world_size() > 1
         """Whether more than one rank trains."""
         self.steps_ahead = math.ceil(self.batches.ahead / micro_batches)
         """Steps whose batches the loop holds already when something is switched."""
