@@ -51,13 +51,13 @@ def rest(name: str, ms: float) -> None:
 
 
 def histograms() -> None:
-    """Work of every step in no phase."""
-    burn("histograms", 4.0)
+    """Work of every step in no phase, far longer than what a sample may come late."""
+    burn("histograms", 40.0)
 
 
 def gradients() -> None:
     """As `histograms`, but asleep."""
-    rest("gradients", 2.0)
+    rest("gradients", 20.0)
 
 
 def validate() -> None:
@@ -75,7 +75,7 @@ def trained(
 ) -> Summary:
     """A run of a loop that spends its time as told."""
     monitor = quiet(path, lines=lines)
-    loader = DataLoader([torch.ones(4)] * 800, batch_size=4)  # type: ignore[arg-type]
+    loader = DataLoader([torch.ones(4)] * (240 if each_step else 800), batch_size=4)  # type: ignore[arg-type]
     with monitor:
         began = time.perf_counter()
         for number, _ in enumerate(monitor.batches(loader)):
@@ -93,6 +93,7 @@ def trained(
     return summarize(Run.open(monitor.run))
 
 
+@pytest.mark.slow
 def test_time_in_no_phase_comes_back_with_its_share_and_its_lines(tmp_path: Path) -> None:
     """Two functions of it, one of which burns and one of which sleeps."""
     summary = trained(tmp_path, each_step=True)

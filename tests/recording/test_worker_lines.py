@@ -18,6 +18,9 @@ from trainperf.recording.worker_lines import WorkerLines, joined
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
+measures = pytest.mark.slow
+"""Real workers beside a real loop: whoever else uses the processors is measured, too."""
+
 NOTHING = SampledLines(taken=0, every=1, cost_s=0.0, places=(), stacks=(), samples=())
 
 
@@ -71,6 +74,7 @@ def seen_by(lines: SampledLines, number: int = 2) -> LoaderWorkers:
     return seen
 
 
+@measures
 def test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line() -> None:
     """And the loop that asks for them is in none of their stacks."""
     lines = lines_of(DataLoader(Sleeping(), batch_size=4, num_workers=2))
@@ -84,6 +88,7 @@ def test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line() -
     assert inside == {"Sleeping.__getitem__", "Sleeping.decoded"}
 
 
+@measures
 def test_workers_of_a_slow_loop_wait_for_as_long_as_was_planted() -> None:
     """A batch of 40 ms each in 160 ms; how near it comes `scripts.bench.workers` measures."""
     loader = DataLoader(Sleeping(120), batch_size=2, num_workers=2, prefetch_factor=1)
@@ -91,6 +96,7 @@ def test_workers_of_a_slow_loop_wait_for_as_long_as_was_planted() -> None:
     assert 0 < sum(seen.making) / 2 < 0.5
 
 
+@measures
 @pytest.mark.parametrize(("shards", "at_work"), [(1, 1), (2, 2)])
 def test_workers_without_a_shard_are_seen_not_to_work(shards: int, at_work: int) -> None:
     """They end at once; the healthy neighbour has a shard for each."""
@@ -121,11 +127,12 @@ class Parcel:
         return self
 
 
+@measures
 @pytest.mark.parametrize(
     ("packing_s", "unpacking_s", "hands_over"),
     [
-        # Of 80 ms a batch of two workers, each takes 20 to make and none to pack.
-        (0.0, 0.04, True),
+        # Of 320 ms a batch of two workers, each takes 20 to make and none to pack.
+        (0.0, 0.16, True),
         (0.06, 0.0, False),
     ],
 )
@@ -136,7 +143,7 @@ def test_what_happens_to_a_batch_once_it_was_made(
 ) -> None:
     """Packing it is a worker's work, at its line; waiting until it is taken over is none."""
     parcel = Parcel(packing_s, unpacking_s)
-    loader = DataLoader(Sleeping(90), batch_size=1, num_workers=2, collate_fn=parcel.of)
+    loader = DataLoader(Sleeping(60), batch_size=1, num_workers=2, collate_fn=parcel.of)
     lines = lines_of(loader)
     seen = seen_by(lines)
     assert seen.hands_over == hands_over
@@ -167,6 +174,7 @@ def counted(threads: int) -> LoaderWorkers:
     return seen_by(lines_of(loader))
 
 
+@measures
 def test_threads_of_torch_in_a_worker_are_counted() -> None:
     """Those that compute; ours and that of its queue do not.
 
