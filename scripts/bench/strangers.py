@@ -137,7 +137,7 @@ def show(kept: dict[str, Any], truth: dict[str, Any], verdicts: dict[str, Any]) 
         verdict = verdicts[name]
         row = [name, planted["style"], f"{first['id']}: {first['advice']}" if first else "nothing"]
         if planted["healthy"]:
-            rows.append([*row, verdict["verdict"], "", "", ""])
+            rows.append([*row, verdict["verdict"], "", "", "", ""])
             continue
         finding = next((f for f in kept[name]["findings"] if f["id"] == verdict["finding"]), None)
         scope = finding["scope"] if finding else planted["scope"]
@@ -154,8 +154,12 @@ def show(kept: dict[str, Any], truth: dict[str, Any], verdicts: dict[str, Any]) 
             counts["near"] += about / 1.25 <= gain <= about * 1.25
         spread = f"{gain:.2f} ({min(gains):.2f}–{max(gains):.2f})"
         bounds = [f"{each:.2f}" if each is not None else "" for each in (about, most)]
-        rows.append([*row, verdict["verdict"], *bounds, f"{spread} of the {scope}"])
-    print(table(["script", "style", "first advice", "cause", "about", "at most", "gained"], rows))
+        claimed = finding["fraction"] if finding else None
+        realised = f"{(1 - 1 / gain) / claimed:.2f}" if claimed else ""
+        gained = f"{spread} of the {scope}"
+        rows.append([*row, verdict["verdict"], *bounds, gained, f"{verdict['change']} {realised}"])
+    columns = ("script", "style", "first advice", "cause", "about", "at most", "gained")
+    print(table([*columns, "change, and how much of its cause's seconds it saved"], rows))
     print(
         f"\ncause first in {counts['first']} of {counts['planted']}; at most kept, within 5 %, in "
         f"{counts['bounded']} of {counts['bounds']}; about within 1.25 in {counts['near']} of "

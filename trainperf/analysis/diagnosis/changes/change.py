@@ -54,5 +54,5 @@ HF, LIGHTNING = "huggingface", "lightning"
 OUTSIDE = ("outside", "outside, loader heard")
 """Kinds of loop, by their names."""
 
-TWINS = "twins in tests/faults, docs/research/accuracy.md"
+TWINS = "twins in tests/faults and by strangers, docs/research/accuracy.md"
 PHASE = "trainperf compare BEFORE AFTER: the phase is shorter"

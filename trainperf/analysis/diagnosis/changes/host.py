@@ -147,7 +147,7 @@ CHANGES: tuple[Change, ...] = (
         "every 50th step; if it does (clipping, averaging weights, building the batch), replace "
         "the loop there by one call for all tensors: clip_grad_norm_, AveragedModel(model, "
         "multi_avg_fn=…), torch.from_numpy(np.stack(…))",
-        realises=0.8,
+        realises=0.9,
         source=TWINS,
         confirm=PHASE,
     ),
@@ -193,7 +193,7 @@ CHANGES: tuple[Change, ...] = (
             LIGHTNING: "Trainer(detect_anomaly=False), and no torch.autograd.detect_anomaly() "
             "around the step"
         },
-        realises=0.8,
+        realises=0.95,
         source=TWINS,
         confirm="phase_backward_s falls",
     ),

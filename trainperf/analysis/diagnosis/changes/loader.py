@@ -80,7 +80,7 @@ CHANGES: tuple[Change, ...] = (
         how="cache or preprocess what {part} computes, or fetch a batch at once (__getitems__, one "
         "index into a tensor) instead of sample by sample",
         effort="hours",
-        realises=0.9,
+        realises=1.0,
         source=TWINS,
         confirm=_WAITS,
     ),
@@ -179,7 +179,7 @@ CHANGES: tuple[Change, ...] = (
         advice="Keep the loader's workers",
         how="{loader}, made once, before the first epoch",
         loader="persistent_workers=True",
-        realises=0.8,
+        realises=1.0,
         source=TWINS,
         confirm="data_wait_all_fraction comes near data_wait_fraction; epoch boundaries shrink",
     ),
@@ -301,7 +301,7 @@ CHANGES: tuple[Change, ...] = (
             "group_by_length=True), and a collator that pads to the longest of the batch"
         },
         effort="hours",
-        realises=0.8,
+        realises=0.95,
         source=TWINS,
         trials=("sorted_batches",),
         confirm="padding_fraction near 0",

@@ -12,7 +12,7 @@ CHANGES: tuple[Change, ...] = (
         advice="Use fused attention",
         how="torch.nn.functional.scaled_dot_product_attention(q, k, v), with is_causal=True for a "
         'causal mask; in transformers attn_implementation="sdpa"',
-        realises=0.7,
+        realises=0.9,
         source=TWINS,
         trials=("attention_sdpa", "attention_cudnn"),
         confirm="the next audit has no softmax between two bmm",
@@ -313,7 +313,7 @@ CHANGES: tuple[Change, ...] = (
         advice="Keep one memory layout",
         how="have the dataset make the batch in the layout that the model wants; drop contiguous() "
         "and clone() where the next operator works without",
-        realises=0.9,
+        realises=1.0,
         source=TWINS,
         trials=("channels_last",),
         confirm=_AUDIT,
@@ -331,7 +331,7 @@ CHANGES: tuple[Change, ...] = (
         of=("matmul_precision",),
         advice="Compute in fp32",
         how="model.float(), and batches in dtype=torch.float32: float64 is the default of numpy",
-        realises=0.9,
+        realises=0.85,
         source=TWINS,
         confirm="the next audit has no fp64",
     ),
@@ -394,7 +394,7 @@ CHANGES: tuple[Change, ...] = (
             HF: "TrainingArguments(gradient_checkpointing=False), and no "
             "model.gradient_checkpointing_enable()"
         },
-        realises=0.9,
+        realises=1.0,
         source=TWINS,
         trials=("no_checkpointing",),
         costs="memory for the activations",

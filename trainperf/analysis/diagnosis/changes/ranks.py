@@ -49,7 +49,7 @@ CHANGES: tuple[Change, ...] = (
         advice="Reduce gradients once per step",
         how="with {loop.wrapped_model}.no_sync(): around forward and backward of all micro-batches "
         "but the last",
-        realises=0.7,
+        realises=1.0,
         source=TWINS,
         trials=("no_reduction",),
         confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",
