@@ -93,18 +93,16 @@ def _chunks(parts: Parts, offset: int, chunk_bytes: int) -> Iterator[bytes | Any
 
 def _read(path: AnyPath, offset: int, chunk_bytes: int) -> Iterator[bytes]:
     """From a place on; an object that is written anew meanwhile goes on where the older one did."""
-    reads = True
-    while reads:
-        reads = False
+    while True:
         try:
             with path.open("rb") as file:
                 file.seek(offset)
                 while chunk := file.read(chunk_bytes):
                     offset += len(chunk)
                     yield chunk
+            return
         except OSError as error:
-            reads = is_replaced(error)
-            if not reads:
+            if not is_replaced(error):
                 raise
 
 
