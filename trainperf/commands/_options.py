@@ -162,12 +162,6 @@ LAUNCH = (
 )
 """What is measured of a script, and its arguments."""
 
-LAUNCH_GONE = {
-    "--loader-anatomy": "every run samples what makes the batches, also in the loader's workers; "
-    "the report names the function"
-}
-"""Options of earlier versions to what takes their place."""
-
 TURNS = (
     argument(
         "--pairs",

@@ -58,10 +58,4 @@ COMMAND = Command(
     ),
     run=_run,
     takes_command=True,
-    gone={
-        "--python": "trainperf prove 'old/bin/python train.py' 'new/bin/python train.py' tells "
-        "what the environment costs",
-        "--format": "the first line of the answer begins with the commit, and the exit code says "
-        "whether it was found",
-    },
 )

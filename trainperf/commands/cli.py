@@ -4,11 +4,9 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Sequence
 from keyword import iskeyword
 from operator import methodcaller
-from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from trainperf import __version__
@@ -61,8 +59,6 @@ class Command(NamedTuple):
     """Whether everything after its first positional argument belongs to another program."""
     takes_command: bool = False
     """Whether what follows `--` is another program's command line: its argument `command`."""
-    gone: Mapping[str, str] = MappingProxyType({})
-    """Options of earlier versions to what takes their place."""
 
 
 def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
@@ -120,11 +116,6 @@ def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> Com
 
 
 def _parsed(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if command.forwards_arguments:  # what follows the script is its own
-        ours = [*takewhile(lambda argument: argument.startswith("-"), ours[1:])]
-    for option in {argument.partition("=")[0] for argument in ours} & command.gone.keys():
-        raise ConfigError(f"{option} is gone: {command.gone[option]}")
     parser = parser_of(command)
     if command.takes_command and "--" in arguments:
         # Argparse would give words behind it to whatever argument is free.

@@ -60,5 +60,4 @@ COMMAND = Command(
         format_argument(NAMES),
     ),
     run=_run,
-    gone={"--script": "trainperf run --out runs/a train.py, then trainperf doctor runs/a"},
 )

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from trainperf.commands._options import LAUNCH, LAUNCH_GONE
+from trainperf.commands._options import LAUNCH
 from trainperf.commands.cli import Command, CommandResult, argument
 from trainperf.core.errors import ConfigError
 
@@ -64,5 +64,4 @@ COMMAND = Command(
     ),
     run=_run,
     forwards_arguments=True,
-    gone=LAUNCH_GONE,
 )

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from trainperf.commands._options import LAUNCH, LAUNCH_GONE, above_zero, format_argument
+from trainperf.commands._options import LAUNCH, above_zero, format_argument
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, argument, say
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
@@ -99,7 +99,6 @@ COMMAND = Command(
     ),
     run=_run,
     forwards_arguments=True,
-    gone=LAUNCH_GONE,
 )
 
 

@@ -51,5 +51,4 @@ COMMAND = Command(
     ),
     run=_run,
     examples=("runs/a", "s3://bucket/runs/a --every 10"),
-    gone={"--light": "the terminal's own colours hold"},
 )
