@@ -91,7 +91,7 @@ def by_length(batches: Sequence[Any]) -> list[Any]:
     pooled = _pooled(all_trimmed(batches))
     # Never more batches than there were: the last one of an epoch may be short.
     rows = max(mask_of(batch).shape[0] for batch in batches)
-    groups = mask_of(pooled).sum(1).argsort(stable=True).split(rows)
+    groups = torch.split(mask_of(pooled).sum(1).argsort(stable=True), rows)
     return [
         trimmed(like(batches[0], {name: column[group] for name, column in pooled.items()}))
         for group in groups
