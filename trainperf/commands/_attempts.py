@@ -27,6 +27,7 @@ from trainperf.commands.cli import say
 from trainperf.core import run_directory
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
+from trainperf.core.choice import texts_of
 from trainperf.core.errors import RunError
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, times
@@ -250,20 +251,18 @@ def _result(latest: _Attempt, last: _Attempt, ended_by: dict[str, str]) -> Tried
         raise RunError(_never_tried(last))
     trials = _with_failed(latest.trials, ended_by)
     write_document(trials, latest.run)
-    remarks = [_loop(latest.run).trials_from_outside]
-    if trials.trying and not last.interrupted:
-        remarks.insert(0, _OVER)
+    cut_short = trials.trying and not last.interrupted
     return TriedRun(
         path=latest.run,
         trials=trials,
-        remarks=tuple(filter(None, remarks)),
+        remarks=texts_of(
+            cut_short
+            and "the script ended before all trials had had their turn; let it train for more "
+            "steps or epochs",
+            _loop(latest.run).trials_from_outside,
+        ),
         interrupted=last.interrupted,
     )
-
-
-_OVER = (
-    "the script ended before all trials had had their turn; let it train for more steps or epochs"
-)
 
 
 def _loop(run: Path) -> LoopKind:

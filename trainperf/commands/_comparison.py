@@ -93,7 +93,12 @@ def compare_sides(
         RunError: A path is no run directory, or a gate was set and two runs are not comparable.
     """
     runs = [[Run.open(path, options.window) for path in side] for side in sides]
-    with engine_of(engine, large=any(_is_large(run) for side in runs for run in side)) as opened:
+    recorded = [
+        sum(file.size_bytes for files in run.attempts for file in files)
+        for side in runs
+        for run in side
+    ]
+    with engine_of(engine, large=max(recorded) >= LARGE_BYTES) as opened:
         before, *changed = read(runs, opened)
     comparisons = [compared(before, after, options) for after in changed]
     if options.form == "html":
@@ -113,10 +118,6 @@ def compare_sides(
         shown = map(safe, lines) if options.form == "markdown" else lines
         text += "".join(f"\n{line}\n" for line in shown)
     return CommandResult(text=text, code=code)
-
-
-def _is_large(run: Run) -> bool:
-    return sum(file.size_bytes for files in run.attempts for file in files) >= LARGE_BYTES
 
 
 def _shown(comparisons: Sequence[Comparison], form: str) -> str:

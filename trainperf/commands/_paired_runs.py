@@ -156,16 +156,13 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
             end_group(training)
             referee.gone(side)
             if code:
-                raise RunError(_failure(folders[side], code))
+                output = folders[side] / OUTPUT
+                words = last_words(tail(output))
+                why = f": {words}; see {output}" if words else ""
+                raise RunError(f"{folders[side]}: the training ended with exit code {code}{why}")
         for side, why in list(referee.refused.items()):
             raise RunError(f"{folders[side]}: {why}")
         time.sleep(POLL_S)
-
-
-def _failure(folder: Path, code: int) -> str:
-    words = last_words(tail(folder / OUTPUT))
-    ended = f"{folder}: the training ended with exit code {code}"
-    return f"{ended}: {words}; see {folder / OUTPUT}" if words else ended
 
 
 def _has_begun(folder: Path) -> bool:

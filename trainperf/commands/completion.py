@@ -13,9 +13,12 @@ from trainperf.core.errors import ConfigError
 
 _SHELLS = ("bash", "zsh", "fish")
 
-_DIRECTORIES = frozenset({"RUN", "DIR"})
-_FILES = frozenset({"FILE", "PATH", "SCRIPT", "...", "-- COMMAND"})
-"""Names of values by what they are; of others a shell has nothing to offer, or their choices."""
+_PLACES = {
+    "DIRECTORY": frozenset({"RUN", "DIR"}),
+    "FILE": frozenset({"FILE", "PATH", "SCRIPT", "...", "-- COMMAND"}),
+}
+"""What shtab calls them, to names of values that are such; of others a shell has nothing to offer,
+or their choices."""
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -34,11 +37,9 @@ def _run(given: argparse.Namespace) -> str:
         for add in command.arguments:
             add(parser)
         for action in parser._actions:  # noqa: SLF001 argparse has no public way to list them
-            if action.metavar in _DIRECTORIES:
-                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab's own
-            elif action.metavar in _FILES:
-                action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's own
-            elif action.metavar in names:
+            for place in (each for each, values in _PLACES.items() if action.metavar in values):
+                action.complete = getattr(shtab, place)  # type: ignore[attr-defined]  # shtab's own
+            if action.metavar in names:
                 action.choices = names[str(action.metavar)]
     script: str = shtab.complete(top, given.shell)
     return f"{_mended_for_zsh(script) if given.shell == 'zsh' else script}\n"

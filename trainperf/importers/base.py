@@ -148,5 +148,4 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 def day_ns(moment: bytes) -> int:
     """Nanoseconds since 1970 at a time of day without a zone, which is taken for UTC."""
-    seconds = datetime.fromisoformat(f"{moment.decode()}+00:00").timestamp()
-    return round(seconds * 1e6) * 1000
+    return round(datetime.fromisoformat(f"{moment.decode()}+00:00").timestamp() * 1e6) * 1000

@@ -9,7 +9,6 @@ written when it is over.  Read in Transformers 5.23.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,7 @@ _SETTINGS = {
 def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
     """The steps and gaps of a training, in order."""
     try:
-        text = BytesIO()
-        text.writelines(lines_of(file))
-        state = json.loads(text.getvalue())
+        state = json.loads(b"".join(lines_of(file)))
         timed = [entry for entry in state["log_history"] if _RUNTIME in entry]
     except (ValueError, KeyError, TypeError) as error:
         raise LogError(f"{file}: damaged: {type(error).__name__}: {error}") from None

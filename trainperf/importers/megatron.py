@@ -95,8 +95,9 @@ class _Line:
         date, fraction, iteration, milli, elapsed = match.groups()
         # Megatron-DeepSpeed's forks print seconds.
         self.iteration, self.elapsed_ms = int(iteration), float(elapsed) * (1 if milli else 1000)
-        fields = _FIELD.findall(match.string, match.end(3))
-        self.named = {name: float(number) for name, number in fields}
+        self.named = {
+            name: float(number) for name, number in _FIELD.findall(match.string, match.end(3))
+        }
         if date:
             self.exact, self.day_ns = fraction is not None, day_ns(date + (fraction or b""))
 
@@ -183,8 +184,11 @@ def _steps(line: _Line, alone: _Line, number: int, every: int) -> LoggedSteps:
     if scale != 1.0:
         overflows = max(0, int(skipped - alone.named.get(_SKIPPED, 0.0)))
         last |= {"loss_scale": scale, "attempts": number, "overflows": overflows}
-    held = _MEMORY.keys() & line.named
-    last |= {_MEMORY[name]: round(line.named[name] * (1 << 20)) for name in held}
+    last |= {
+        fact: round(line.named[name] * (1 << 20))
+        for name, fact in _MEMORY.items()
+        if name in line.named
+    }
     return LoggedSteps(
         wall_ns=round(max(0.0, total_ms) * MS / number),
         phases_ns=phases_ns,

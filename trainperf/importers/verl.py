@@ -8,6 +8,7 @@ and in logs that its users published.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from trainperf.core.phases import Gap
@@ -60,7 +61,8 @@ def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:  # noqa: ARG001 no s
 
 def _step(metrics: Mapping[str, float]) -> Iterator[LogEvent]:
     """A step, and the pauses behind it: in some releases its time holds these, in others not."""
-    timed_s = {name: metrics.get(f"timing_s/{name}", 0.0) for name in (*_TIMERS, *_GAPS.values())}
+    timers = chain(*_PHASES.values(), _GAPS.values())
+    timed_s = {name: metrics.get(f"timing_s/{name}", 0.0) for name in timers}
     step_s, gaps_s = metrics["timing_s/step"], sum(timed_s[name] for name in _GAPS.values())
     inside = sum(timed_s.values()) <= step_s
     own = {
@@ -83,8 +85,6 @@ def _step(metrics: Mapping[str, float]) -> Iterator[LogEvent]:
         if timed_s[name]:
             yield LoggedGap(gap=gap, duration_ns=round(timed_s[name] * SECOND))
 
-
-_TIMERS = [name for names in _PHASES.values() for name in names]
 
 FORMAT = LogFormat(
     name="verl",

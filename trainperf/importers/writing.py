@@ -158,15 +158,13 @@ class _Attempt:
 
     def write(self, events: Iterator[LogEvent], note: str) -> LoggedStart | None:
         """Write all of it; what the log goes on with, if that is another attempt."""
-        restart = None
-        for event in events:
+        event = next(events, None)
+        while isinstance(event, LoggedSteps | LoggedGap):
             if isinstance(event, LoggedSteps):
                 self._add_steps(event)
-            elif isinstance(event, LoggedGap):
-                self._add_gap(event)
             else:
-                restart = event
-                break
+                self._add_gap(event)
+            event = next(events, None)
         fit, clock = self._fit, self._fit.clock or self._kind.clock
         totals = Totals(
             at_step=self.steps - 1,
@@ -176,10 +174,10 @@ class _Attempt:
             config={**fit.config, STEP_CLOCK: clock},
         )
         # What the fit says of its end is of its last attempt.
-        ended, end_ns = (INTERRUPTED, 0) if restart else (fit.ended, fit.end_ns or 0)
+        ended, end_ns = (INTERRUPTED, 0) if event else (fit.ended, fit.end_ns or 0)
         end = EndMark(reason=ended, fit_ns=max(self._ends_ns, end_ns), steps=self.steps)
         self._records.write(encode_entry(totals) + encode_entry(end))
-        return restart
+        return event
 
     def _add_steps(self, logged: LoggedSteps) -> None:
         number, host_ns, tags = logged.steps, self._phases_ns(logged), logged.tags
@@ -221,11 +219,9 @@ class _Attempt:
 
     def _phases_ns(self, logged: LoggedSteps) -> list[int]:
         """Nanoseconds of a step in each phase, in their order."""
-        host_ns = [0] * len(PHASES)
         named_ns = sum(logged.phases_ns.values())
         scale = logged.wall_ns / named_ns if named_ns > logged.wall_ns else 1.0
-        for phase, ns in logged.phases_ns.items():
-            host_ns[phase] = round(ns * scale)
+        host_ns = [round(scale * logged.phases_ns.get(phase, 0.0)) for phase in PHASES]
         host_ns[_OTHER] = max(0, logged.wall_ns - sum(host_ns))
         # A thousandth is what is lost where each is rounded to a hundredth of a millisecond.
         if scale < 0.999:

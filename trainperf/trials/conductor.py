@@ -286,11 +286,10 @@ class Conductor:
 
     def _sets(self) -> Steps[None]:
         """Put the best together, one after the other: their gains do not multiply."""
-        best, chosen, so_far = self._worth_keeping(), list[Trial](), 1.0
-        for place, (speedup, trial) in enumerate(best):
-            if not chosen:
-                chosen, so_far = [trial], speedup
-                continue
+        best = self._worth_keeping()
+        chosen = [trial for _, trial in best[:1]]
+        so_far = max((speedup for speedup, _ in best), default=1.0)
+        for place, (_, trial) in enumerate(best[1:], start=1):
             if trial.group and trial.group in {other.group for other in chosen}:
                 continue
             remaining = self._remaining_ns()

@@ -37,11 +37,6 @@ def mask_of(batch: object) -> Tensor:
     raise ConfigError(f"its batches have neither {MASK} nor {LABELS} of shape (rows, width)")
 
 
-def lengths(batch: object) -> list[int]:
-    """Tokens of each row."""
-    return [int(number) for number in mask_of(batch).sum(1).tolist()]
-
-
 LEAST = 0.01
 """Share of the positions that must go, for a cut to be tried."""
 
@@ -95,9 +90,8 @@ def by_length(batches: Sequence[Any]) -> list[Any]:
     """
     pooled = _pooled(all_trimmed(batches))
     # Never more batches than there were: the last one of an epoch may be short.
-    rows, tokens = max(mask_of(batch).shape[0] for batch in batches), lengths(pooled)
-    order = sorted(range(len(tokens)), key=tokens.__getitem__)
-    groups = [order[first : first + rows] for first in range(0, len(order), rows)]
+    rows = max(mask_of(batch).shape[0] for batch in batches)
+    groups = torch.split(mask_of(pooled).sum(1).argsort(stable=True), rows)
     return [
         trimmed(like(batches[0], {name: column[group] for name, column in pooled.items()}))
         for group in groups

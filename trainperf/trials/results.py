@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isclose
 from statistics import fmean
 
 from trainperf.core.artifacts import trials as document
@@ -85,9 +86,7 @@ def mean_loss(steps: Sequence[Ran]) -> float | None:
 
 def alike(losses: tuple[float, float], tolerance: float | None) -> bool:
     """Whether both mean losses are those of the same training."""
-    first, second = losses
-    scale = max(abs(first), abs(second), 1e-2)
-    return tolerance is None or abs(first - second) <= tolerance * scale
+    return tolerance is None or isclose(*losses, rel_tol=tolerance, abs_tol=1e-2 * tolerance)
 
 
 class RaisedError(Exception):
@@ -96,23 +95,17 @@ class RaisedError(Exception):
 
 def most_promising(trials: Sequence[Trial], results: Sequence[document.TrialResult]) -> Trial:
     """The next to be tried: one whose ceiling is high, late or not; else the first of them."""
-
-    def promise(trial: Trial) -> float:
-        ceiling = _ceiling(trial, results)
-        speedup = 0.0 if ceiling is None else ceiling.speedup or 0.0
-        return speedup if speedup >= PROMISING else 0.0
-
-    return max(trials, key=promise)
+    brings = {each.id: each.speedup or 0.0 for each in results}
+    return max(trials, key=lambda trial: max(brings.get(trial.bounded_by, 0.0), PROMISING))
 
 
 def bound_of(trial: Trial, results: Sequence[document.TrialResult]) -> str:
     """Why its ceiling leaves nothing to try; empty if it does."""
-    ceiling = _ceiling(trial, results)
-    speedup = None if ceiling is None else ceiling.speedup
-    if ceiling is None or speedup is None or speedup >= LEAST_GAIN or not ceiling.little_to_gain:
-        return ""
-    return f"not worth a trial: {ceiling.title} brings {speedup:.2f}×"
-
-
-def _ceiling(trial: Trial, results: Sequence[document.TrialResult]) -> document.TrialResult | None:
-    return next((each for each in results if each.id == trial.bounded_by), None)
+    why = (
+        f"not worth a trial: {each.title} brings {each.speedup:.2f}×"
+        for each in results
+        if each.id == trial.bounded_by
+        and each.little_to_gain
+        and (each.speedup or 0.0) < LEAST_GAIN
+    )
+    return next(why, "")

@@ -13,6 +13,8 @@ from trainperf.analysis.summarize import summarize
 from trainperf.core.errors import RunError
 from trainperf.core.phases import Gap
 from trainperf.core.run_directory import record_file, record_part
+from trainperf.core.steps.codec import encode_entry
+from trainperf.core.steps.own_sums import rollout_sums
 from trainperf.core.steps.packing import pack_parts
 from trainperf.core.steps.records import Totals
 from trainperf.core.window import RunWindow
@@ -130,3 +132,19 @@ def test_a_window_without_a_step_is_refused(
 
     with pytest.raises(RunError, match=f"no step in this window: {says}"):
         Run.open(tmp_path, window)
+
+
+def test_a_window_in_which_no_answer_was_useless_says_so(tmp_path: Path) -> None:
+    """Counts that did not grow in it are not in what it has of them."""
+    answers = rollout_sums(answers=4, tokens=40, longest=20, median=8)
+    counted = {"steps": 1, **answers, "judged": 1, "useless": 500_000}
+    later = {name: 2 * count for name, count in counted.items()} | {"useless": 500_000}
+    totals = [Totals(at_step=9, own=counted), Totals(at_step=19, own=later)]
+    spec = RankSpec(steps=make_steps(20, forward=10), info=make_info(), end=None)
+    lines = [encode_rank(spec), *map(encode_entry, totals)]
+    (tmp_path / "steps-rank0.jsonl").write_bytes(b"".join(lines))
+
+    facts = summarize(Run.open(tmp_path, RunWindow(first=10))).answers
+
+    assert facts is not None
+    assert (facts.number, facts.useless) == (4, 0.0)

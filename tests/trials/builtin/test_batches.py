@@ -9,7 +9,7 @@ from support.toy_training import only, switched, training
 from trainperf.core.errors import ConfigError
 from trainperf.trials.builtin.sorted_batches import sorted_batches
 from trainperf.trials.builtin.trimmed_batches import trimmed_batches
-from trainperf.trials.padded import by_length, lengths, positions, trimmed
+from trainperf.trials.padded import by_length, mask_of, positions, trimmed
 
 
 def batch(*rows: int, width: int = 10, left: bool = False) -> dict[str, Any]:
@@ -24,6 +24,11 @@ def batch(*rows: int, width: int = 10, left: bool = False) -> dict[str, Any]:
         "labels": labels,
         "number": torch.tensor(rows),
     }
+
+
+def lengths(batch: object) -> list[int]:
+    """Tokens of each row."""
+    return [int(number) for number in mask_of(batch).sum(1)]
 
 
 @pytest.mark.parametrize("left", [False, True])

@@ -20,6 +20,7 @@ from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.of_run import account_of
 from trainperf.analysis.summary.loss_parity import Parity
+from trainperf.core.choice import first_that_holds
 from trainperf.core.docstrings import documented
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
@@ -143,13 +144,15 @@ def answer(status: Status, *facts: Words, action: Words = "", when: When = bool)
 
 def unfinished(why: Words, action: Words, when: When) -> tuple[Question, Question]:
     """It is too short *when* that holds: a run that goes on may still have what it lacks."""
-    goes_on = answer(
-        "unknown",
-        why,
-        action=action,
-        when=lambda case: case.facts.run.state == "running" and when(case),
+    return (
+        answer(
+            "unknown",
+            why,
+            action=action,
+            when=lambda case: case.facts.run.state == "running" and when(case),
+        ),
+        answer("fail", why, action=action, when=when),
     )
-    return goes_on, answer("fail", why, action=action, when=when)
 
 
 def in_words(words: Words, case: Case) -> str:
@@ -202,12 +205,11 @@ AUDIT = "{loop.audit} looks at every operator of one step"
 def _unseen(case: Case) -> str:
     """Why no operators are laid over the steady steps."""
     facts = case.facts
-    whys = (
-        "" if facts.value(FLOPS_PER_S) is not None else reason(facts, FLOPS_PER_S),
-        "" if facts.light is not None else "the chip's limits are unknown: no operator has a floor",
-        f"too few steady steps: {facts.run.steady_steps}",
+    return first_that_holds(
+        (reason(facts, FLOPS_PER_S), facts.value(FLOPS_PER_S) is None),
+        ("the chip's limits are unknown: no operator has a floor", facts.light is None),
+        (f"too few steady steps: {facts.run.steady_steps}", True),
     )
-    return next(filter(None, whys))
 
 
 operators_seen = answer(

@@ -10,8 +10,9 @@ from trainperf.core.readings import FIRST_STEP_S, PADDING_FRACTION, RECOMPILES, 
 
 def _compilation(case: Case) -> Compilation:
     """What is known of compiling; without it the graphs that steps built."""
-    built = Compilation(graphs=round(case.facts.value(RECOMPILES) or 0.0))
-    return case.facts.documents.compilation or built
+    return case.facts.documents.compilation or Compilation(
+        graphs=round(case.facts.value(RECOMPILES) or 0.0)
+    )
 
 
 def _recompiling(case: Case) -> float:

@@ -30,8 +30,7 @@ def _resource(case: Case) -> str:
 
 def _traced_share(case: Case) -> float | None:
     """The largest share of a step that any rank's latest trace has of what the first is about."""
-    ranks = case.facts.captures[-1].ranks
-    shares = [_traced(rank, _resource(case)) for rank in ranks]
+    shares = [_traced(rank, _resource(case)) for rank in case.facts.captures[-1].ranks]
     return max((part for part in shares if part is not None), default=None)
 
 

@@ -7,15 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.arrays import Column
-from trainperf.core.phases import PHASES
+from trainperf.core.phases import Phase
 from trainperf.core.steps.block import StepBlock
 
 
 FEW_RANKS = 16
 """Up to so many ranks are read `BLOCK_STEPS` at a time, of more ranks fewer steps; and each of them
 is shown by itself."""
-
-_PHASES = {phase.label: phase for phase in PHASES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +40,21 @@ class JobBlock:
         """Largest value of a fact over the ranks; NaN where none has it."""
         return np.asarray(np.fmax.reduce(self.each(name)))
 
-    def total(self, name: str) -> Column:
+    def total(self, name: Phase | str) -> Column:
         """Sum of a phase or fact over the ranks; NaN where one has not measured it."""
         return sum(self.each(name), np.zeros(len(self.first)))
 
     def mean_of_those_having(self, name: str) -> Column:
         """Mean of a fact over the ranks that have a finite value; NaN where none has."""
-        values = np.stack(self.each(name))
-        finite = np.isfinite(values)
-        having = finite.sum(axis=0)
-        sums = np.where(finite, values, 0.0).sum(axis=0)
-        return np.where(having > 0, sums / np.maximum(having, 1), np.nan)
+        finite = np.ma.masked_invalid(np.stack(self.each(name)))
+        return np.asarray(finite.mean(axis=0).filled(np.nan))
 
-    def each(self, name: str) -> list[Column]:
+    def each(self, name: Phase | str) -> list[Column]:
         """A phase or fact of each rank."""
-        phase = _PHASES.get(name)
-        every = self.blocks.values()
-        if phase is not None:
-            return [block.host_ns(phase) for block in every]
-        return [block.values(name) for block in every]
+        return [
+            block.host_ns(name) if isinstance(name, Phase) else block.values(name)
+            for block in self.blocks.values()
+        ]
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "JobBlock":
         """The steps for which *chosen* is true."""

@@ -62,13 +62,10 @@ class Journal:
         """Of the latest attempt alone."""
         self.pauses: dict[str, list[tuple[int, int]]] = {}
         """Gap to the step before it and its nanoseconds, in order."""
-        self._earlier = self._before = _NO_TOTALS
         self._file: RecordFile
         """That of the attempt that is read."""
         self._started: datetime | None = None
         self._until_ns = 0
-        self._origin_ns = math.inf
-        self._reached_ns = self._attributed_ns = 0
 
     def begin(self, file: RecordFile) -> None:
         """An attempt starts.  The time since the one before was cut off is a `restart` gap."""
@@ -134,10 +131,9 @@ class Journal:
     def ledger_s(self) -> dict[str, float]:
         """Seconds per phase and gap, with what is left over: they sum to the fit exactly."""
         spent = {phase.label: self.phase_ns[phase] for phase in PHASES}
-        order = [gap.label for gap in GAPS if gap.label in self.pauses]
         # A gap of a later release is still time of this fit.
-        every = dict.fromkeys([*order, *self.pauses])
-        spent |= {gap: sum(ns for _, ns in self.pauses[gap]) for gap in every}
+        every = dict.fromkeys([*(gap.label for gap in GAPS), *self.pauses])
+        spent |= {gap: sum(ns for _, ns in self.pauses[gap]) for gap in every if gap in self.pauses}
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
 

@@ -1,7 +1,7 @@
 """Series of the machine beside a run: the sampled files of its hosts, as columns over time."""
 
 import gzip
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,17 +16,17 @@ from trainperf.analysis.run.window import start_time
 from trainperf.core.arrays import Column
 from trainperf.core.artifacts.machine import (
     MACHINE_VERSION,
-    MachineEnd,
     MachineHeader,
     Neighbour,
     device_column,
 )
-from trainperf.core.paths import AnyPath, listed
+from trainperf.core.paths import listed
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.core.steps.codec import matrix_of
 
 
-_ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
+_HEADER = msgspec.json.Decoder(MachineHeader)
+_ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
             parts = there[rank, written]
             try:
                 begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))
-                read = _series(_lines(parts, most_bytes), begins_ns)
+                read = _series(parts, most_bytes, begins_ns)
                 if read is not None and len(read):
                     hosts.setdefault((read.header.host, read.header.rank), []).append(read)
             except (OSError, msgspec.DecodeError, ValueError) as error:
@@ -124,46 +124,40 @@ def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
 
 
 def _lines(parts: Parts, most_bytes: int | None = None) -> Iterator[list[bytes]]:
-    """The header, and the lines after it or the last of them, some at a time.
+    """The lines, some at a time: all, or about so many bytes of them from the end.
 
     Raises:
         OSError: A part cannot be read.
     """
-    if most_bytes is not None and sum(part.size_bytes for part in parts) > most_bytes:
-        yield next(_unpacked(contents(parts[:1], header=False)), [])[:1]
-    yield from _unpacked(contents(parts, most_bytes, header=False))
-
-
-def _unpacked(pieces: Iterable[list[bytes] | AnyPath]) -> Iterator[list[bytes]]:
     return (
         piece if isinstance(piece, list) else gzip.decompress(piece.read_bytes()).splitlines()
-        for piece in pieces
+        for piece in contents(parts, most_bytes, header=False)
     )
 
 
-def _series(chunks: Iterable[Sequence[bytes]], begins_ns: int) -> MachineSeries | None:
-    """The series in these lines, of an attempt that begins then; `None` without a line.
+def _series(parts: Parts, most_bytes: int | None, begins_ns: int) -> MachineSeries | None:
+    """The series in a file, of an attempt that begins then; `None` without a line.
 
     Raises:
+        OSError: A part cannot be read.
         ValueError: It is not such a file, or of another version.
     """
-    header: MachineHeader | None = None
-    others: list[MachineHeader | Neighbour | MachineEnd] = []
-    blocks: list[npt.NDArray[np.float64]] = []
-    for lines in chunks:
-        others += [_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")]
-        header = next((entry for entry in others if isinstance(entry, MachineHeader)), None)
-        rows = [line for line in lines if line[:1] == b"["]
-        if rows and header is not None:
-            block = matrix_of(rows, len(header.columns))
-            if block is None:
-                raise ValueError("a line is damaged, or has other columns than the header")
-            blocks.append(block)
-    if header is None:
+    first = next(_lines(parts[:1]), [])
+    if not first:
         return None
+    header = _HEADER.decode(first[0])
     if header.schema != MACHINE_VERSION:
         raise ValueError(f"version {header.schema}; this trainperf reads {MACHINE_VERSION}")
-    matrix = np.concatenate(blocks) if blocks else np.empty((0, len(header.columns)))
+    others: list[MachineHeader | Neighbour] = []
+    blocks: list[npt.NDArray[np.float64]] = []
+    for lines in _lines(parts, most_bytes):
+        others += [_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")]
+        rows = [line for line in lines if line[:1] == b"["]
+        block = matrix_of(rows, len(header.columns))
+        if block is None:
+            raise ValueError("a line is damaged, or has other columns than the header")
+        blocks.append(block)
+    matrix = np.concatenate(blocks)
     at_ns = matrix[:, 0] + begins_ns
     apart_ns = np.diff(at_ns)
     usual_ns = float(np.median(apart_ns)) if len(apart_ns) else 0.0

@@ -78,34 +78,30 @@ def contents(
 def _chunks(parts: Parts, offset: int, chunk_bytes: int) -> Iterator[bytes | AnyPath]:
     """The bytes of parts, the first one from a place on, and packed parts."""
     for part in parts:
-        path = part.path
-        if not is_packed(path.name):
+        if is_packed(part.path.name):
+            yield part.path
+        else:
             try:
-                yield from _read(path, offset, chunk_bytes)
+                yield from _read(part.path, offset, chunk_bytes)
             except FileNotFoundError:  # packed meanwhile
-                path = packed_part(path)
-                if not path.exists():
+                if not packed_part(part.path).exists():
                     raise
+                yield packed_part(part.path)
         offset = 0
-        if is_packed(path.name):
-            yield path
 
 
 def _read(path: AnyPath, offset: int, chunk_bytes: int) -> Iterator[bytes]:
     """From a place on; an object that is written anew meanwhile goes on where the older one did."""
-    reads = True
-    while reads:
-        reads = False
-        try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                while chunk := file.read(chunk_bytes):
-                    offset += len(chunk)
-                    yield chunk
-        except OSError as error:
-            reads = is_replaced(error)
-            if not reads:
-                raise
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            while chunk := file.read(chunk_bytes):
+                offset += len(chunk)
+                yield chunk
+    except OSError as error:
+        if not is_replaced(error):
+            raise
+        yield from _read(path, offset, chunk_bytes)
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:

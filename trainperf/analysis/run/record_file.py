@@ -7,6 +7,7 @@ wanted.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -95,37 +96,37 @@ class RecordFile:
 def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
     schema = StepSchema(file.info.columns, file.info.device)
     chunk_bytes = CHUNK_BYTES * at_once // BLOCK_STEPS
-    for content in contents(file.parts, file.most_bytes, chunk_bytes=chunk_bytes):
+    pieces = contents(file.parts, file.most_bytes, chunk_bytes=chunk_bytes)
+    for content in chain.from_iterable(_unpacked(file, piece) for piece in pieces):
         if not isinstance(content, list):
-            yield from _unpacked(file, content)
+            yield content
             continue
         # A million steps are a million lines: they are separated by the list, not one by one.
         steps = [line for line in content if line[:1] == b"["]
         if len(steps) < len(content):
-            yield from _others(line for line in content if line[:1] != b"[")
+            yield from (decode_entry(line) or 1 for line in content if line[:1] != b"[")
         block, damaged = decode_steps(schema, steps)
         yield block
         if damaged:
             yield damaged
 
 
-def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
-    header = file.packed.get(part)
+def _unpacked(
+    file: RecordFile, piece: list[bytes] | AnyPath
+) -> Iterator[list[bytes] | StepBlock | int]:
+    """Lines as they are; of a packed part what it holds, and how many steps of it are damaged."""
+    if isinstance(piece, list):
+        yield piece
+        return
+    header = file.packed.get(piece)
     left = header.last - header.first + 1 if header else 1
-    with part.open("rb") as packed:
+    with piece.open("rb") as packed:
         try:
             for content in packed_contents(packed, file.first, file.last):
-                if isinstance(content, StepBlock):
-                    left -= len(content)
-                    yield content
-                else:
-                    yield from _others(content)
+                left -= len(content) if isinstance(content, StepBlock) else 0
+                yield content
         except (RunError, ValueError):
             yield max(1, left)
-
-
-def _others(lines: Iterable[bytes]) -> Iterator[Content]:
-    return (decode_entry(line) or 1 for line in lines)
 
 
 def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
@@ -149,25 +150,22 @@ def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
         yield rest
 
 
-def held(file: RecordFile, most_bytes: int | None = None) -> RecordFile:
+def held(file: RecordFile, most_bytes: int) -> RecordFile:
     """The same file, in memory.
 
     Args:
         file: All of it, or a window.
-        most_bytes: About how much of it is held, of its end; `None` for all that is chosen.
+        most_bytes: About how much of it is held, of its end.
 
     Raises:
         OSError: It cannot be read.
     """
-    first = 0.0
-    if most_bytes is not None and file.size_bytes > most_bytes:
-        first = max(1.0, end_of(file).step - most_bytes // STEP_BYTES)
-        file = replace(file, most_bytes=most_bytes, first=first)
-    entries = list(file.entries())
-    if first:
-        first = next((each.index[0] for each in entries if isinstance(each, StepBlock)), first)
-        file = replace(file, first=max(1.0, first))
-    return replace(file, held=entries)
+    if file.size_bytes <= most_bytes:
+        return replace(file, held=list(file.entries()))
+    first = max(1.0, end_of(file).step - most_bytes // STEP_BYTES)
+    entries = list(replace(file, most_bytes=most_bytes, first=first).entries())
+    first = next((each.index[0] for each in entries if isinstance(each, StepBlock)), first)
+    return replace(file, most_bytes=most_bytes, first=max(1.0, first), held=entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ class Replay:
             }
             for pieces in _abreast(lanes):
                 taken = self._common(pieces)
-                if taken:
+                if any(map(len, taken.values())):
                     yield tuple(taken.get(rank, _EMPTY) for rank in self.journals)
 
     def _common(self, pieces: Mapping[int, StepBlock]) -> dict[int, StepBlock]:
@@ -70,8 +70,6 @@ class Replay:
         steps, ranks = np.unique(every, return_counts=True)
         common = steps[ranks == len(pieces)]
         self.left_out += len(steps) - len(common)
-        if not len(common):
-            return {}
         parts = {
             rank: piece if len(piece) == len(common) else piece.select(np.isin(piece.index, common))
             for rank, piece in pieces.items()

@@ -101,6 +101,6 @@ def answer_facts(means: Mapping[str, float]) -> AnswerFacts | None:
         **per_rollout,
         tokens=means.get("tokens", 0.0),
         usual_is=usual_is,
-        useless=means["useless"] / judged / 1e6 if judged else None,
+        useless=means.get("useless", 0.0) / judged / 1e6 if judged else None,
     )
     return answers if rollouts or judged else None

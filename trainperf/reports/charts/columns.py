@@ -172,7 +172,7 @@ def columns(job: JobBlock, lead: int | None) -> dict[str, Column | Weighted]:
     return {
         **_phases(job, lead),
         **_tags(job.first, slowest_s),
-        "data_wait": _weighted(job.total(Phase.DATA_WAIT.label), walls),
+        "data_wait": _weighted(job.total(Phase.DATA_WAIT), walls),
         "data_stall": _weighted(job.total("data_stall_ns"), walls),
         **{name: _weighted(amount, slowest_s) for name, amount in amounts.items()},
         "overflows": _weighted(job.total("overflows"), attempts),
@@ -194,7 +194,7 @@ def _phases(job: JobBlock, lead: int | None) -> dict[str, Column]:
     mine, unit = JobBlock(blocks=chosen, everybody=False), 1e9 * len(chosen)
     wall_s = _walls_ns(mine) / unit
     steady = (mine.first.tags & DISQUALIFYING) == 0
-    phases = {f"phase:{phase.label}": mine.total(phase.label) / unit for phase in PHASES}
+    phases = {f"phase:{phase.label}": mine.total(phase) / unit for phase in PHASES}
     return {**phases, "wall": wall_s, "steady_wall": np.where(steady, wall_s, np.nan)}
 
 
