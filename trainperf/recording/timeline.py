@@ -128,6 +128,12 @@ class Timeline:
         return self._stack[0] if self._stack else self.slot
 
     @property
+    def open(self) -> list[int]:
+        """The ground and what is open on it, each inside the one before, as records have them."""
+        slots = (*self._stack, self.slot)
+        return [slot if slot >= 0 else int(Phase.OTHER) for slot in slots]
+
+    @property
     def depth(self) -> int:
         """How many phases and gaps are open around the current one."""
         return len(self._stack)

@@ -16,7 +16,7 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
-from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
+from trainperf.recording.profiling.tracer import STEP_MARK, Marks, Tracer, write_trace
 from trainperf.recording.recorder import Draft
 from trainperf.recording.timeline import DirectBracket
 
@@ -72,8 +72,7 @@ class ProfilerProbe(Probe):
         self._marks = Marks()
         self._disturbed = -1
         # As a `PhaseListener` it is called from inside brackets, so behind the guard.
-        self.entered = guard.wrap(self.name, self._entered)
-        self.left = guard.wrap(self.name, self._marks.leave)
+        self.entered = self.left = guard.wrap(self.name, self._follow)
         self.cleared = guard.wrap(self.name, self._cleared)
         guard.when_faulty(self.name, self._stop)
 
@@ -155,7 +154,7 @@ class ProfilerProbe(Probe):
     def _finish(self, tracer: Tracer, steps: int, ended_by: str | None = None) -> None:
         """Write the trace of the steps that are complete."""
         self.recorder.listener = None
-        self._marks.end_step()
+        self._marks.show([])
         profile, first = self._profile, self._place.offset + self._first
         with self._dumping():
             tracer.stop(
@@ -218,7 +217,7 @@ class ProfilerProbe(Probe):
         if self.recorder.listener is self:
             self.recorder.listener = None
         try:
-            self._marks.end_step()
+            self._marks.show([])
         finally:
             tracer.drop()
 
@@ -233,19 +232,20 @@ class ProfilerProbe(Probe):
 
     # -- while tracing: as a listener to phases and gaps ---------------------------------------
 
-    def _entered(self, slot: int) -> None:
-        self._marks.enter(_NAMES[slot])
-
     def _cleared(self) -> None:
-        recorder = self.recorder
-        slot = recorder.slot
+        slot = self.recorder.slot
         if slot in (Gap.VALIDATION, Gap.SHUTDOWN) and self._tracer is not None:
             self._cut(self._tracer, LABELS[slot])
-        elif slot != Phase.OTHER:
-            if slot == Gap.EPOCH_BOUNDARY:
-                self._marks.end_step()
-            self._marks.rest(_NAMES[slot])
-        elif recorder.draft is None:
-            self._marks.begin_step(self._place.offset + recorder.index + 1)
         else:
-            self._marks.rest(None)
+            self._follow()
+
+    def _follow(self, *_: object) -> None:
+        """What is open in the timeline is marked in the trace, in a mark of the step."""
+        recorder = self.recorder
+        ground, *nested = recorder.open
+        between = recorder.draft is None
+        # At a boundary the step's draft is about to be made.
+        step = ground == Phase.OTHER or not (between or ground == Gap.EPOCH_BOUNDARY)
+        marks = [f"{STEP_MARK}{self._place.offset + recorder.index + between}"] if step else []
+        slots = nested if ground == Phase.OTHER else [ground, *nested]
+        self._marks.show([*marks, *(_NAMES[slot] for slot in slots)])
