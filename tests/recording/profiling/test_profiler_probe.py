@@ -38,7 +38,7 @@ def played(run: Path, options: dict[str, Any], script: str) -> Captured:
         "leave": line.recorder.leave,
         "checkpoint": lambda: (
             line.recorder.enter_gap(Gap.CHECKPOINT),
-            line.recorder.leave_gap(),
+            line.recorder.leave(),
             micro_batch_done(line.recorder, complete=True),
         ),
     }

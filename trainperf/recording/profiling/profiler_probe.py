@@ -18,11 +18,15 @@ from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.tracer import STEP_MARK, Marks, Tracer, write_trace
 from trainperf.recording.recorder import Draft
+from trainperf.recording.schedule import CostLimit
 from trainperf.recording.timeline import DirectBracket
 
 
 ATTEMPTS = 3
 """How often a capture is begun anew because validation came before its first step was complete."""
+
+LOOK_EVERY_NS = 1_000_000_000
+"""Between two looks at the request, which may be slow on a shared disk, and at the reader."""
 
 _NAMES = tuple(f"trainperf::{label}" for label in LABELS)
 
@@ -63,6 +67,7 @@ class ProfilerProbe(Probe):
         patience_ns = PATIENCE_NS if place.rank == 0 else 0
         self.reader = TraceWorker(patience_ns) if profile.analyse else None
         """Has the traces read; `None` leaves them to the user."""
+        self._looks = CostLimit(least_ns=LOOK_EVERY_NS)
         self._due = False
         self._attempts = 0
         self._tracer: Tracer | None = None
@@ -92,12 +97,12 @@ class ProfilerProbe(Probe):
         step = draft.index + 1
         if self._tracer is not None:
             self._go_on(self._tracer, step)
-        now_ns, request = self.recorder.now_ns(), self._request
-        requested = request is not None and request.due(now_ns)
-        self._due = self._due or requested or self._profile.begins(step)
-        if reader is not None and reader.look(now_ns):
-            with self._dumping():
-                reader.go_on()
+        self._due = self._due or self._profile.begins(step)
+        if self._looks.due(self.recorder.now_ns()):
+            self._due |= self._request is not None and self._request.is_new()
+            if reader is not None and reader.has_ended():
+                with self._dumping():
+                    reader.go_on()
         if self._due and self._tracer is None and self.recorder.ground != Gap.SHUTDOWN:
             self._begin(step)
 
@@ -117,16 +122,15 @@ class ProfilerProbe(Probe):
     def _begin(self, step: int) -> None:
         """Its warm-up begins with *step*."""
         self._due = False
-        profile = self._profile
-        if len(self.traces) >= profile.max_traces:
+        if len(self.traces) >= self._profile.max_traces:
             self._say(
                 "captures_full",
-                f"no more captures: max_traces={profile.max_traces} traces are written; "
+                f"no more captures: max_traces={self._profile.max_traces} traces are written; "
                 "raise max_traces to have more",
             )
             return
-        self._tracer = Tracer(profile, self._place.device)
-        self._first = step + profile.warmup
+        self._tracer = Tracer(self._profile, self._place.device)
+        self._first = step + self._profile.warmup
         self._disturbed = step
         self._succeeds(self._tracer.warm_up, step)
 
@@ -172,6 +176,7 @@ class ProfilerProbe(Probe):
                 profile.max_trace_bytes,
             )
             if trace is not None:
+                log.info("trainperf: %s steps traced: %s", steps, trace)
                 self.traces.append(trace)
                 self.noted["captures"] = ", ".join(each.name for each in self.traces)
                 if self.reader is not None:
@@ -185,11 +190,11 @@ class ProfilerProbe(Probe):
                 f"than max_trace_bytes={profile.max_trace_bytes}; capture fewer steps (active), "
                 "leave with_stack and record_shapes off, or raise max_trace_bytes",
             )
-            return
-        log.info("trainperf: %s steps traced: %s", steps, trace)
-        if ended_by is not None:
-            short = f"{trace.name}: {steps} of {profile.active} steps, since {ended_by} began"
-            self._say("captures_short", short)
+        elif ended_by is not None:
+            self._say(
+                "captures_short",
+                f"{trace.name}: {steps} of {profile.active} steps, since {ended_by} began",
+            )
 
     def _cut(self, tracer: Tracer, gap: str) -> None:
         """Something that is no training step begins: keep the steps that are complete."""
@@ -223,7 +228,7 @@ class ProfilerProbe(Probe):
 
     def _dumping(self) -> DirectBracket:
         begins = partial(self.recorder.enter_gap, Gap.PROFILER_DUMP)
-        return DirectBracket(begins, lambda *_: self.recorder.leave_gap())
+        return DirectBracket(begins, self.recorder.leave)
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self.noted:
@@ -245,7 +250,8 @@ class ProfilerProbe(Probe):
         ground, *nested = recorder.open
         between = recorder.draft is None
         # At a boundary the step's draft is about to be made.
-        step = ground == Phase.OTHER or not (between or ground == Gap.EPOCH_BOUNDARY)
-        marks = [f"{STEP_MARK}{self._place.offset + recorder.index + between}"] if step else []
+        in_step = ground == Phase.OTHER or not (between or ground == Gap.EPOCH_BOUNDARY)
+        number = self._place.offset + recorder.index + between
+        step = [f"{STEP_MARK}{number}"] if in_step else []
         slots = nested if ground == Phase.OTHER else [ground, *nested]
-        self._marks.show([*marks, *(_NAMES[slot] for slot in slots)])
+        self._marks.show([*step, *(_NAMES[slot] for slot in slots)])
