@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -32,7 +33,7 @@ from trainperf.recording.probes.memory import ResidentMemoryProbe
 from trainperf.recording.probes.tokens import TokensProbe
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.timeline import phase_bracket
+from trainperf.recording.timeline import DirectBracket
 from trainperf.testing import FakeClock, SimulatedDevice
 
 
@@ -81,8 +82,9 @@ class SimulatedRun:
         self.reader = Reader()
         events = DeviceClock(self.device)
         self._marks = MarksProbe(events)
+        recorder = self.monitor.recorder
         self._brackets = [
-            phase_bracket(self.monitor.recorder, phase)
+            DirectBracket(partial(recorder.enter, int(phase)), recorder.leave)
             for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
         ]
         mask = torch.ones(4, 128, dtype=torch.int64)

@@ -74,7 +74,7 @@ def test_steps_leave_nothing_behind(steps: int) -> None:
             if recorder.index % 100 == 0:
                 recorder.epoch_ended()
                 recorder.enter_gap(Gap.CHECKPOINT)
-                recorder.leave_gap()
+                recorder.leave()
 
     assert grown(run, steps) < 10_000
 

@@ -17,7 +17,7 @@ MOVES: dict[str, Callable[[Timeline], object]] = {
     "step": lambda line: line.step(1),
     "micro": lambda line: line.step(1, complete=False),
     "-": lambda line: line.recorder.leave(),
-    ")": lambda line: line.recorder.leave_gap(),
+    ")": lambda line: line.recorder.leave(),
 }
 """What a word of a script does.
 
@@ -204,7 +204,7 @@ def test_a_listener_hears_phases_gaps_and_boundaries() -> None:
     line.recorder.listener = heard = Heard()
     line.step(1)
     line.recorder.enter_gap(Gap.CHECKPOINT)
-    line.recorder.leave_gap()
+    line.recorder.leave()
     line.recorder.epoch_ended()
 
     assert heard.told == [

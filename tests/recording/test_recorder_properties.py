@@ -7,24 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.live import MS, Timeline, assert_tiles, micro_batch_done
 
-from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
+from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.recording.timeline import HookBracket
 
 
 Operation = Callable[[Timeline], object]
 
 
-def leaving(line: Timeline) -> None:
-    """End a phase; ending a gap so is a mistake that has a test of its own."""
-    recorder = line.recorder
-    if recorder.slot < FIRST_GAP or recorder._stack[-1:] == [recorder.slot]:
-        recorder.leave()
-
-
 MOVES: list[tuple[str, Operation]] = [
     ("boundary", lambda line: line.recorder.boundary()),
-    ("leave", leaving),
-    ("leave_gap", lambda line: line.recorder.leave_gap()),
+    ("leave", lambda line: line.recorder.leave()),
     ("last_hook_done", lambda line: line.recorder.last_hook_done()),
     ("micro_batch", lambda line: micro_batch_done(line.recorder, complete=False)),
     ("complete", lambda line: micro_batch_done(line.recorder, complete=True)),
@@ -98,7 +90,7 @@ def test_the_total_of_a_bracket_leaves_out_what_is_nested() -> None:
             line.spend(Phase.FORWARD, 10)
             line.recorder.enter_gap(Gap.CHECKPOINT)
             line.wait(100)
-            line.recorder.leave_gap()
+            line.recorder.leave()
             line.wait(2)
 
     assert hook.total_ns == 6_000_000

@@ -185,7 +185,7 @@ class MeasuredTraining:
             self.recorder.rest(self._under)
             self._under = None
         elif self.recorder.inside_gap:
-            self.recorder.leave_gap()
+            self.recorder.leave()
         self._next(control)
 
     on_predict = on_evaluate

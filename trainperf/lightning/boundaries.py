@@ -14,7 +14,7 @@ from trainperf.lightning.actions import MOVES, Action, Role, role_of
 from trainperf.loop.fit import Fit
 from trainperf.recording.guard import NoBracket
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.timeline import DirectBracket, HookBracket, phase_bracket
+from trainperf.recording.timeline import DirectBracket, HookBracket
 
 
 Act = Callable[..., object]
@@ -92,7 +92,7 @@ class Boundaries:
             "batch": (self._batch_begins, None),
             "checkpoint": (
                 partial(recorder.enter_gap, Gap.CHECKPOINT),
-                recorder.leave_gap,
+                recorder.leave,
             ),
             "sanity_ends": (None, partial(self._rest, "sanity_ends")),
             **{role: (partial(self._rest, role), None) for role in _FROM},
@@ -122,7 +122,7 @@ class Boundaries:
             return self._fetch()
         if role == "forward":
             return self._forward()
-        return phase_bracket(self._recorder, Phase(MOVES[role].slot))
+        return DirectBracket(partial(self._recorder.enter, MOVES[role].slot), self._recorder.leave)
 
     def hooks_ns(self) -> dict[str, int]:
         """Exclusive host time of every user hook inside steps, so far."""

@@ -113,7 +113,7 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
             return self._own(name)
         if name in _GAPS:
             begins = partial(recorder.enter_gap, _GAPS[name])
-            return self._guard.bracket(self.part, begins, recorder.leave_gap)
+            return self._guard.bracket(self.part, begins, recorder.leave)
         phases = [name for name in _PHASES if self._trains or name not in _TRAINING]
         if name not in phases:
             names = ", ".join((*phases, *_GAPS))

@@ -80,7 +80,7 @@ class BatchWaits:
         if self.calls:
             self.calls = 0
             if self._recorder.slot == _DATA_WAIT:
-                self._recorder.retract()
+                self._recorder.rest(self._recorder.ground, since_last=True)
 
     # -- the loop: a few times a step ---------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.readings import NAMES
@@ -23,10 +22,13 @@ _PARTS = frozenset(
         "device clock",
         "first answer",
         "last steps",
+        "loggers",
         "loop phases",
         "monitor",
         "readings",
         "report",
+        "run directory",
+        "sink",
         "start of the fit",
         "totals",
     }
@@ -44,14 +46,11 @@ def checked(
     Raises:
         ConfigError: One is of the wrong kind, or its name, unit or fact is refused.
     """
-    own_meters = _members("meters", meters, Meter)
-    own_sinks = _members("sinks", sinks, Sink)
-    own_probes = _members("probes", probes, Probe)
-    parts = {*_builtin_names(Probe), *_builtin_names(Sink), *_PARTS, Sink.name}
-    parts -= {sink.name for sink in own_sinks if _is_ours(type(sink))}
-    _demand_names("probes", own_probes, parts)
-    _demand_names("sinks", own_sinks, parts)
-    _demand_names("meters", own_meters, {*(meter.name for meter in METERS), *NAMES, "steps"})
+    parts = {*_builtin_names(Probe), *_PARTS}
+    own_probes = _members("probes", probes, Probe, parts)
+    own_sinks = _members("sinks", sinks, Sink, parts)
+    names = {*(meter.name for meter in METERS), *NAMES, "steps"}
+    own_meters = _members("meters", meters, Meter, names)
     facts = _facts(own_probes)
     for meter in own_meters:
         _demand_readable(meter, facts)
@@ -65,14 +64,16 @@ def _demand(*rules: tuple[object, str]) -> None:
             raise ConfigError(message)
 
 
-def _members(argument: str, given: Iterable[R], base: type) -> tuple[R, ...]:
+def _members(argument: str, given: Iterable[R], base: type, taken: set[str]) -> tuple[R, ...]:
+    """Each has a name of its own, *taken* from now on: much is kept under it."""
     listed = isinstance(given, Iterable) and not isinstance(given, str | bytes)
     _demand((listed, f"{argument}={given!r}: must be a list of {base.__name__} objects"))
     members = tuple(given)
     for member in members:
-        name = member.__name__ if isinstance(member, type) and issubclass(member, base) else ""
+        kind = member.__name__ if isinstance(member, type) and issubclass(member, base) else ""
+        name, what = getattr(member, "name", None), f"{argument}=[{type(member).__name__}()]"
         _demand(
-            (not name, f"{argument}=[{name}]: a class; pass an instance: {name}()"),
+            (not kind, f"{argument}=[{kind}]: a class; pass an instance: {kind}()"),
             (
                 isinstance(member, base),
                 (
@@ -80,16 +81,6 @@ def _members(argument: str, given: Iterable[R], base: type) -> tuple[R, ...]:
                     f"{base.__module__}.{base.__name__}"
                 ),
             ),
-        )
-    return members
-
-
-def _demand_names(argument: str, members: Sequence[Any], taken: set[str]) -> None:
-    """Every member has a name of its own, *taken* from now on: much is kept under it."""
-    for member in members:
-        name = getattr(member, "name", None)
-        what = f"{argument}=[{type(member).__name__}()]"
-        _demand(
             (
                 isinstance(name, str) and name,
                 f"{what}: it has no name; give the class a `name`",
@@ -99,18 +90,16 @@ def _demand_names(argument: str, members: Sequence[Any], taken: set[str]) -> Non
                 f"{what}: the name {name!r} is taken; give the class another `name`",
             ),
         )
-        taken.add(member.name)
+        taken.add(str(name))
+    return members
 
 
 def _builtin_names(base: type) -> set[str]:
     """Names of the members that come with trainperf, as far as they are loaded."""
     children: list[type] = base.__subclasses__()
-    own = {str(getattr(child, "name", "")) for child in children if _is_ours(child)}
-    return own.union(*(_builtin_names(child) for child in children)) - {""}
-
-
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("trainperf.")
+    ours = [child for child in children if child.__module__.startswith("trainperf.")]
+    own = {str(getattr(child, "name", "")) for child in ours}
+    return own.union(*map(_builtin_names, children)) - {""}
 
 
 def _facts(probes: Sequence[Probe]) -> set[str]:

@@ -100,11 +100,10 @@ class LineSampler:
     def stop(self) -> bool:
         """End it; whether it ran."""
         thread, self._thread = self._thread, None
-        if thread is None:
-            return False
-        self._stop.release()
-        thread.join(timeout=1.0)
-        return True
+        if thread is not None:
+            self._stop.release()
+            thread.join(timeout=1.0)
+        return thread is not None
 
     def lines(self) -> SampledLines:
         """What was seen so far."""

@@ -42,10 +42,9 @@ def not_covered(module: object, strategy: str) -> str:
 
 def sharding(module: object) -> str | None:
     """What the module is spread with other than DDP; `None` for nothing of the kind."""
-    parts = list(module.modules()) if isinstance(module, nn.Module) else [module]
-    bases = (base.__name__ for part in parts for base in type(part).__mro__)
-    kind = next((SHARDED[name] for name in bases if name in SHARDED), None)
-    if kind is not None or not isinstance(module, nn.Module):
-        return kind
+    if not isinstance(module, nn.Module):
+        return None
+    bases = (base.__name__ for part in module.modules() for base in type(part).__mro__)
     spread = any(type(parameter).__name__ == "DTensor" for parameter in module.parameters())
-    return "tensor parallelism (DTensor)" if spread else None
+    parallel = "tensor parallelism (DTensor)" if spread else None
+    return next((SHARDED[name] for name in bases if name in SHARDED), parallel)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent
-from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
+from trainperf.core.phases import FIRST_GAP, PHASES, SLOTS, Gap, Phase, Tag
 from trainperf.core.steps.own_sums import PHASE
 from trainperf.core.steps.records import GapRecord
 from trainperf.recording.timeline import Timeline
@@ -142,9 +142,7 @@ class Recorder(Timeline):
             self.rest(Gap.SHUTDOWN)
         self.leave()  # nothing is open: what has passed since is the gap's
         self._finish_step(Gap.SHUTDOWN)
-        for gap in GAPS:  # `leave` may have ended one that nobody settled
-            if self._spent[gap] or gap is Gap.SHUTDOWN:
-                self._emit(gap)
+        self._emit(Gap.SHUTDOWN)
         return self.switched_ns - self.zero_ns
 
     def prolong(self, draft: Draft) -> None:
@@ -214,7 +212,8 @@ class Recorder(Timeline):
         # The device may not have come there yet: the next step gives the events back to the pool.
         self._next_marks += [(-1, event) for _, event in draft.marks]
         self.index -= 1
-        for place, earlier in enumerate(self.gaps):
-            if earlier.after_step > self.index:
-                self.gaps[place] = replace(earlier, after_step=self.index)
+        self.gaps = [
+            replace(earlier, after_step=min(earlier.after_step, self.index))
+            for earlier in self.gaps
+        ]
         self.draft = None

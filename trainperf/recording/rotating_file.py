@@ -25,7 +25,7 @@ class RotatingFile:
         self._file: BufferedWriter = first.open("xb")
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines, which are on the disk after `flush`.
+        """Append whole lines and hand them to the operating system: who is killed loses none.
 
         Raises:
             OSError: They cannot be written.
@@ -37,9 +37,6 @@ class RotatingFile:
             self._file = left.with_name(record_part(self._first.name, self._part)).open("xb")
             self._pack(left)
         self._bytes += self._file.write(lines)
-
-    def flush(self) -> None:
-        """Hand the lines to the operating system: a killed process loses none of them."""
         self._file.flush()
 
     def close(self) -> None:

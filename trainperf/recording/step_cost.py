@@ -80,8 +80,7 @@ class StepCost:
 
     def bracket(self, inner: AbstractContextManager[None]) -> AbstractContextManager[None]:
         """The context manager, timed."""
-        leave: Callable[..., object] = inner.__exit__
-        return DirectBracket(self.timed(inner.__enter__), self.timed(leave))
+        return DirectBracket(self.timed(inner.__enter__), self.timed(inner.__exit__))
 
     def timed(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, whose time is counted."""

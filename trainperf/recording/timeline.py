@@ -100,19 +100,18 @@ class Timeline:
     def leave(self, *_: object) -> None:
         """End the innermost phase or gap and go on with the one around it."""
         now = self.now_ns()
-        self._spent[self.slot] += now - self.switched_ns
+        slot = self.slot
+        self._spent[slot] += now - self.switched_ns
         self.switched_ns = now
         if self._stack:
             self.slot = self._stack.pop()
         if self.listener is not None:
             self.listener.left()
-
-    def retract(self) -> None:
-        """Undo the last `enter`: the time since belongs to the phase around it."""
-        if self._stack:
-            self.slot = self._stack.pop()
-        if self.listener is not None:
-            self.listener.left()
+        # A step may have ended inside a gap, and the gap with it.
+        if slot >= FIRST_GAP and slot != self.slot and slot not in self._stack:
+            self._emit(slot)
+            if self.on_gap is not None:
+                self.on_gap(False)
 
     def moment(self) -> Moment:
         """As it stood at the last switch."""
@@ -126,6 +125,12 @@ class Timeline:
     def ground(self) -> int:
         """The phase or gap under everything that is open now."""
         return self._stack[0] if self._stack else self.slot
+
+    @property
+    def open(self) -> list[int]:
+        """The ground and what is open on it, each inside the one before, as records have them."""
+        slots = (*self._stack, self.slot)
+        return [slot if slot >= 0 else int(Phase.OTHER) for slot in slots]
 
     @property
     def depth(self) -> int:
@@ -143,28 +148,18 @@ class Timeline:
     def unwind(self, depth: int) -> None:
         """End what is open beyond *depth*: an error that was caught leaves phases unended."""
         while len(self._stack) > depth:
-            self.leave_gap()
+            self.leave()
 
     # -- gaps ---------------------------------------------------------------------------------
 
     def enter_gap(self, gap: Gap) -> None:
-        """Begin a gap inside whatever is current, to be ended with `leave_gap`."""
+        """Begin a gap inside whatever is current, to be ended with `leave`."""
         inside = gap == self.slot or gap in self._stack
         if self.on_gap is not None and self.slot < FIRST_GAP:
             self.on_gap(True)
         self.enter(int(gap))
         if not inside:
             self._gap_started[gap] = self.switched_ns
-
-    def leave_gap(self) -> None:
-        """End the gap begun with `enter_gap`; if a phase is innermost, that."""
-        gap = self.slot
-        self.leave()
-        over = gap != self.slot and gap not in self._stack
-        if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
-            self._emit(gap)
-            if self.on_gap is not None:
-                self.on_gap(False)
 
     def rest(self, slot: int, *, since_last: bool = False) -> None:
         """Make *slot* the ground state, whatever was open above it.
@@ -227,13 +222,8 @@ class DirectBracket:
         self.__exit__ = cast("Callable[..., None]", leave)
 
 
-def phase_bracket(timeline: Timeline, phase: Phase) -> DirectBracket:
-    """A context manager around one phase.  Needs no guard: it adds integers and moves one slot."""
-    return DirectBracket(partial(timeline.enter, int(phase)), timeline.leave)
-
-
 class HookBracket:
-    """As `phase_bracket`, for a user's hook, of which one wants to know how long it takes."""
+    """Around a phase that is a user's hook, of which one wants to know how long it takes."""
 
     __slots__ = ("_before", "_phase", "_timeline", "total_ns")
 
@@ -256,7 +246,8 @@ def calibrate(clock: HostClock, pairs: int = 500) -> float:
 
     In a row, with warm caches: in a loop it is more.
     """
-    bracket = phase_bracket(Timeline(clock), Phase.FORWARD)
+    timeline = Timeline(clock)
+    bracket = DirectBracket(partial(timeline.enter, int(Phase.FORWARD)), timeline.leave)
     begun = clock()
     for _ in range(pairs):
         with bracket:

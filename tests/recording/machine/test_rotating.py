@@ -104,7 +104,6 @@ def test_whoever_follows_goes_on_in_the_next_part(tmp_path: Path) -> None:
     with closing(RotatingFile(machine_file(run, 0), 4000, pack)) as file:
         for number, line in enumerate(lines):
             file.write(line)
-            file.flush()
             if number:
                 ((series,), _) = read_machines(opened, 1_000)
                 assert series.at_ns[-1] == (number - 1) * 1e9

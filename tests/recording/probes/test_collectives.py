@@ -57,7 +57,7 @@ def trained(
             fit.recorder.listener = Heard()
         fit.recorder.enter_gap(Gap.VALIDATION)
         meet()
-        fit.recorder.leave_gap()
+        fit.recorder.leave()
         micro_batch_done(fit.recorder, complete=True)
         fit.recorder.last_hook_done()
     fit.recorder.boundary()

@@ -102,7 +102,7 @@ def validated(steps: int, *, every: int, at: int) -> "Waits":
         if number % every == at:
             line.recorder.enter_gap(Gap.VALIDATION)
             line.wait(8.0)
-            line.recorder.leave_gap()
+            line.recorder.leave()
     line.end()
     return baton
 

@@ -45,7 +45,7 @@ def config(
             with validate:
                 model(rows)
                 model(input=rows[:1])
-            fit.monitor.recorder.leave_gap()
+            fit.monitor.recorder.leave()
     fit.finish()
     theirs.remove()
     assert fit.monitor.guard.faults == {}

@@ -38,7 +38,7 @@ def played(run: Path, options: dict[str, Any], script: str) -> Captured:
         "leave": line.recorder.leave,
         "checkpoint": lambda: (
             line.recorder.enter_gap(Gap.CHECKPOINT),
-            line.recorder.leave_gap(),
+            line.recorder.leave(),
             micro_batch_done(line.recorder, complete=True),
         ),
     }
@@ -381,12 +381,13 @@ def test_a_profiler_that_came_and_went_before_does_no_harm(tmp_path: Path) -> No
 def test_a_fault_while_tracing_stops_the_profiler_and_training_goes_on(tmp_path: Path) -> None:
     """The part is switched off, nothing listens any more, and the accounts are right."""
 
-    def fails(_: str) -> None:
-        raise RuntimeError("planted")
+    def fails(names: list[str]) -> None:
+        if names:
+            raise RuntimeError("planted")
 
     run = Captured(tmp_path, schedule(repeat=2)).train(7)
     run.recorder.boundary()
-    run.probe._marks.enter = fails  # the mark of the step is open
+    run.probe._marks.show = fails  # the mark of the step is open
     run.train(1)
     running = torch_profiles()
     run.train(30).finish()

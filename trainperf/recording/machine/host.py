@@ -14,6 +14,10 @@ from trainperf.core.machine.processes import PROC
 
 
 _PRESSURES = {"cpu_pressure": "cpu", "memory_pressure": "memory", "io_pressure": "io"}
+_WHY_NOT = {
+    **dict.fromkeys(_PRESSURES, "this system has no pressure stall information (PSI)"),
+    "waited": "this system does not count how long a thread waits for a CPU",
+}
 _UNTOLD = (OSError, ValueError, IndexError, NotImplementedError, RuntimeError)
 """What reading raises where the system does not tell, or no longer."""
 
@@ -30,14 +34,8 @@ class HostSource:
     def __init__(self, clock: HostClock, thread: tuple[int, int], proc: Path = PROC) -> None:
         self._clock, self._pressures = clock, proc / "pressure"
         self._schedstat = proc / f"{thread[0]}/task/{thread[1]}/schedstat"
-        self.reasons: dict[str, str] = {}
-        if not self._pressures.is_dir():
-            why = "this system has no pressure stall information (PSI)"
-            self.reasons |= dict.fromkeys(_PRESSURES, why)
-        if not self._schedstat.exists():
-            why = "this system does not count how long a thread waits for a CPU"
-            self.reasons["waited"] = why
         self._then_ns, self._counters = clock(), self._counted()
+        self.reasons = {name: _WHY_NOT[name] for name in _WHY_NOT if name not in self._counters}
 
     def read(self) -> dict[str, float | None]:
         """Values since the reading before."""

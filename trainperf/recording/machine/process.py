@@ -1,7 +1,7 @@
 """The low-priority process that samples the machine beside a fit, `python -m …`.
 
 It is ended with the fit, by the fit or, however that ended, by the kernel; elsewhere than on Linux
-it looks whether the training process is there.  It never writes to the training process,
+it looks whether the training process is there before each sample.  It never writes to that process,
 and takes no lock that it has.
 """
 
@@ -41,8 +41,6 @@ AGAIN_NS = 10_000_000_000
 """After which another process is named once more."""
 OWN_EVERY = 30
 """Samples after which the processes of this training are looked for, whoever else is there."""
-_LOOK_S = 1.0
-"""How often it looks whether the training process is still there."""
 
 
 class Sampler:
@@ -82,10 +80,9 @@ class Sampler:
         host = self._host.read()
         host["cpu_own"] = own = self._processes.read()
         others = (host.get("cpu_busy") or 0.0) - own >= MENTIONED
-        neighbours: list[Neighbour] = []
-        may_look = monotonic_ns() >= self._processes.limit.next_ns
-        if may_look and (others or self._samples % OWN_EVERY == 0):
-            neighbours = self._processes.look(now_ns)
+        wanted = others or self._samples % OWN_EVERY == 0
+        looks = wanted and monotonic_ns() >= self._processes.limit.next_ns
+        neighbours = self._processes.look(now_ns) if looks else []
         self._samples += 1
         devices, beside = self._devices.read(self._processes.own, now_ns)
         values = [host.get(name) for name in HOST_COLUMNS]
@@ -109,17 +106,12 @@ def main(arguments: Sequence[str]) -> int:
     with suppress(OSError), closing(RotatingFile(Path(given.file), given.most, pack)) as file:
         sampler = Sampler(given)
         file.write(msgspec.json.encode(sampler.header) + b"\n")
-        file.flush()
         limit = CostLimit(SHARE, int(given.every_s * 1e9))
         limit.done(monotonic_ns(), 0)
         while os.getppid() == given.parent:
-            left_s = (limit.next_ns - monotonic_ns()) / 1e9
-            if left_s > 0:
-                time.sleep(min(left_s, _LOOK_S))
-                continue
+            time.sleep(max(0, limit.next_ns - monotonic_ns()) / 1e9)
             began_ns, spent_ns = monotonic_ns(), thread_ns()
             file.write(sampler.sample())
-            file.flush()
             limit.done(began_ns, thread_ns() - spent_ns)
     return 0
 

@@ -124,7 +124,7 @@ class TurnsProbe(Probe):
         try:
             self._turn = turn()
         finally:
-            self.recorder.leave_gap()
+            self.recorder.leave()
         self._began_ns = self.recorder.switched_ns
         self._steps = 0
         self._steady_ns: list[int] = []

@@ -12,13 +12,12 @@ import msgspec
 
 from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.guard import log
-from trainperf.recording.schedule import CostLimit, comes_true
+from trainperf.recording.schedule import comes_true
 
 
 READER = "trainperf.traces.background_process"
 """The module that the child runs."""
 
-LOOK_EVERY_NS = 500_000_000
 PATIENCE_NS = 10_000_000_000
 """How long the end of a fit waits for traces that are still being read."""
 
@@ -36,7 +35,6 @@ class TraceWorker:
         """Traces of a capture, to be read together; the first are being read."""
         self.child: subprocess.Popen[bytes] | None = None
         """What reads a trace, as far as was seen."""
-        self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._unread: list[str] = []
 
     def send(self, *traces: Path) -> None:
@@ -44,23 +42,21 @@ class TraceWorker:
         self._requests.append(traces)
         self.go_on()
 
-    def look(self, now_ns: int) -> bool:
-        """Whether the child has ended, asked at most twice a second.  Runs every step."""
-        child = self.child
-        return child is not None and self._interval.due(now_ns) and child.poll() is not None
+    def has_ended(self) -> bool:
+        """Whether there is a child whose end was not seen."""
+        return self.child is not None and self.child.poll() is not None
 
     def go_on(self) -> bool:
         """Take what the child has to say, if it has ended, and start the next; whether none is."""
-        child = self.child
-        if child is not None and child.poll() is not None:
+        if self.child is not None and self.has_ended():
+            self._take_answer(self.child)
             self.child = None
-            self._take_answer(child)
         while self.child is None and self._requests:
             traces = [str(trace.resolve()) for trace in self._requests[0]]
             try:
                 self.child = start_child(READER, *traces, stdout=subprocess.PIPE)
             except OSError as error:
-                self._leave_out(f"no process could be started ({error})")
+                self._settle(f"no process could be started ({error})")
         return self.child is None
 
     def finish(self) -> dict[str, str]:
@@ -73,7 +69,7 @@ class TraceWorker:
                 end_child(self.child)
             self.child = None
         while self._requests and self._patience_ns:
-            self._leave_out("the fit had ended")
+            self._settle("the fit had ended")
         if not self._unread:
             return {}
         sentence = f"traces not read ({'; '.join(self._unread)}): run `trainperf trace` on them"
@@ -86,12 +82,10 @@ class TraceWorker:
             error = msgspec.json.decode(child.communicate()[0], type=dict[str, str]).get("error")
         except msgspec.DecodeError:
             error = f"the process that read it ended with {child.returncode}"
-        if error is None:
-            self._requests.popleft()
-        else:
-            self._leave_out(error)
+        self._settle(error)
 
-    def _leave_out(self, why: str) -> None:
-        """Those that are read, or come next, are not."""
+    def _settle(self, error: str | None) -> None:
+        """Those that are read, or come next, have been, or why they are not."""
         names = ", ".join(trace.name for trace in self._requests.popleft())
-        self._unread.append(f"{names}: {why}")
+        if error is not None:
+            self._unread.append(f"{names}: {error}")

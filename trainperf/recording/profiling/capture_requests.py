@@ -7,11 +7,6 @@ themselves, so that several of them may capture other steps.
 from pathlib import Path
 
 from trainperf.core.run_directory import CAPTURE_REQUEST
-from trainperf.recording.schedule import CostLimit
-
-
-LOOK_EVERY_NS = 1_000_000_000
-"""The file is looked at at most once in so long: a `stat` may be slow on a shared disk."""
 
 
 class CaptureRequest:
@@ -23,17 +18,10 @@ class CaptureRequest:
 
     def __init__(self, run: Path) -> None:
         self._file = run / CAPTURE_REQUEST
-        self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._answered_ns = self._touched_ns()
 
-    def due(self, now_ns: int) -> bool:
-        """Whether a capture is requested, true once per request.  Runs every step.
-
-        Args:
-            now_ns: The host clock.
-        """
-        if not self._interval.due(now_ns):
-            return False
+    def is_new(self) -> bool:
+        """Whether a capture is requested, true once per request."""
         before_ns, self._answered_ns = self._answered_ns, self._touched_ns()
         return self._answered_ns not in (0, before_ns)
 

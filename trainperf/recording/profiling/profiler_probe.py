@@ -16,13 +16,17 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
-from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
+from trainperf.recording.profiling.tracer import STEP_MARK, Marks, Tracer, write_trace
 from trainperf.recording.recorder import Draft
+from trainperf.recording.schedule import CostLimit
 from trainperf.recording.timeline import DirectBracket
 
 
 ATTEMPTS = 3
 """How often a capture is begun anew because validation came before its first step was complete."""
+
+LOOK_EVERY_NS = 1_000_000_000
+"""Between two looks at the request, which may be slow on a shared disk, and at the reader."""
 
 _NAMES = tuple(f"trainperf::{label}" for label in LABELS)
 
@@ -63,6 +67,7 @@ class ProfilerProbe(Probe):
         patience_ns = PATIENCE_NS if place.rank == 0 else 0
         self.reader = TraceWorker(patience_ns) if profile.analyse else None
         """Has the traces read; `None` leaves them to the user."""
+        self._looks = CostLimit(least_ns=LOOK_EVERY_NS)
         self._due = False
         self._attempts = 0
         self._tracer: Tracer | None = None
@@ -72,8 +77,7 @@ class ProfilerProbe(Probe):
         self._marks = Marks()
         self._disturbed = -1
         # As a `PhaseListener` it is called from inside brackets, so behind the guard.
-        self.entered = guard.wrap(self.name, self._entered)
-        self.left = guard.wrap(self.name, self._marks.leave)
+        self.entered = self.left = guard.wrap(self.name, self._follow)
         self.cleared = guard.wrap(self.name, self._cleared)
         guard.when_faulty(self.name, self._stop)
 
@@ -93,12 +97,12 @@ class ProfilerProbe(Probe):
         step = draft.index + 1
         if self._tracer is not None:
             self._go_on(self._tracer, step)
-        now_ns, request = self.recorder.now_ns(), self._request
-        requested = request is not None and request.due(now_ns)
-        self._due = self._due or requested or self._profile.begins(step)
-        if reader is not None and reader.look(now_ns):
-            with self._dumping():
-                reader.go_on()
+        self._due = self._due or self._profile.begins(step)
+        if self._looks.due(self.recorder.now_ns()):
+            self._due |= self._request is not None and self._request.is_new()
+            if reader is not None and reader.has_ended():
+                with self._dumping():
+                    reader.go_on()
         if self._due and self._tracer is None and self.recorder.ground != Gap.SHUTDOWN:
             self._begin(step)
 
@@ -118,16 +122,15 @@ class ProfilerProbe(Probe):
     def _begin(self, step: int) -> None:
         """Its warm-up begins with *step*."""
         self._due = False
-        profile = self._profile
-        if len(self.traces) >= profile.max_traces:
+        if len(self.traces) >= self._profile.max_traces:
             self._say(
                 "captures_full",
-                f"no more captures: max_traces={profile.max_traces} traces are written; "
+                f"no more captures: max_traces={self._profile.max_traces} traces are written; "
                 "raise max_traces to have more",
             )
             return
-        self._tracer = Tracer(profile, self._place.device)
-        self._first = step + profile.warmup
+        self._tracer = Tracer(self._profile, self._place.device)
+        self._first = step + self._profile.warmup
         self._disturbed = step
         self._succeeds(self._tracer.warm_up, step)
 
@@ -155,7 +158,7 @@ class ProfilerProbe(Probe):
     def _finish(self, tracer: Tracer, steps: int, ended_by: str | None = None) -> None:
         """Write the trace of the steps that are complete."""
         self.recorder.listener = None
-        self._marks.end_step()
+        self._marks.show([])
         profile, first = self._profile, self._place.offset + self._first
         with self._dumping():
             tracer.stop(
@@ -173,6 +176,7 @@ class ProfilerProbe(Probe):
                 profile.max_trace_bytes,
             )
             if trace is not None:
+                log.info("trainperf: %s steps traced: %s", steps, trace)
                 self.traces.append(trace)
                 self.noted["captures"] = ", ".join(each.name for each in self.traces)
                 if self.reader is not None:
@@ -186,11 +190,11 @@ class ProfilerProbe(Probe):
                 f"than max_trace_bytes={profile.max_trace_bytes}; capture fewer steps (active), "
                 "leave with_stack and record_shapes off, or raise max_trace_bytes",
             )
-            return
-        log.info("trainperf: %s steps traced: %s", steps, trace)
-        if ended_by is not None:
-            short = f"{trace.name}: {steps} of {profile.active} steps, since {ended_by} began"
-            self._say("captures_short", short)
+        elif ended_by is not None:
+            self._say(
+                "captures_short",
+                f"{trace.name}: {steps} of {profile.active} steps, since {ended_by} began",
+            )
 
     def _cut(self, tracer: Tracer, gap: str) -> None:
         """Something that is no training step begins: keep the steps that are complete."""
@@ -218,13 +222,13 @@ class ProfilerProbe(Probe):
         if self.recorder.listener is self:
             self.recorder.listener = None
         try:
-            self._marks.end_step()
+            self._marks.show([])
         finally:
             tracer.drop()
 
     def _dumping(self) -> DirectBracket:
         begins = partial(self.recorder.enter_gap, Gap.PROFILER_DUMP)
-        return DirectBracket(begins, lambda *_: self.recorder.leave_gap())
+        return DirectBracket(begins, self.recorder.leave)
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self.noted:
@@ -233,19 +237,21 @@ class ProfilerProbe(Probe):
 
     # -- while tracing: as a listener to phases and gaps ---------------------------------------
 
-    def _entered(self, slot: int) -> None:
-        self._marks.enter(_NAMES[slot])
-
     def _cleared(self) -> None:
-        recorder = self.recorder
-        slot = recorder.slot
+        slot = self.recorder.slot
         if slot in (Gap.VALIDATION, Gap.SHUTDOWN) and self._tracer is not None:
             self._cut(self._tracer, LABELS[slot])
-        elif slot != Phase.OTHER:
-            if slot == Gap.EPOCH_BOUNDARY:
-                self._marks.end_step()
-            self._marks.rest(_NAMES[slot])
-        elif recorder.draft is None:
-            self._marks.begin_step(self._place.offset + recorder.index + 1)
         else:
-            self._marks.rest(None)
+            self._follow()
+
+    def _follow(self, *_: object) -> None:
+        """What is open in the timeline is marked in the trace, in a mark of the step."""
+        recorder = self.recorder
+        ground, *nested = recorder.open
+        between = recorder.draft is None
+        # At a boundary the step's draft is about to be made.
+        in_step = ground == Phase.OTHER or not (between or ground == Gap.EPOCH_BOUNDARY)
+        number = self._place.offset + recorder.index + between
+        step = [f"{STEP_MARK}{number}"] if in_step else []
+        slots = nested if ground == Phase.OTHER else [ground, *nested]
+        self._marks.show([*step, *(_NAMES[slot] for slot in slots)])

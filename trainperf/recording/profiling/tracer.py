@@ -9,7 +9,8 @@ records, never relying on a session that was left alone for a while.
 import gc
 import gzip
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -108,40 +109,14 @@ class Marks:
 
     def __init__(self) -> None:
         self._open: list[record_function] = []
-        self._in_step = 0
-        """Marks that stay open for as long as the step does."""
-        self._at_rest = 0
-        """Marks that stay open when all that nests has ended."""
 
-    def begin_step(self, number: int) -> None:
-        """A step begins; one that is open ends."""
-        self.end_step()
-        self.enter(f"{STEP_MARK}{number}")
-        self._in_step = self._at_rest = 1
-
-    def end_step(self) -> None:
-        """The step ends, with all that is open in it."""
-        self._in_step = 0
-        self.rest(None)
-
-    def rest(self, name: str | None) -> None:
-        """Whatever was open inside the step ends, and *name* goes on."""
-        self._at_rest = self._in_step
-        while len(self._open) > self._in_step:
-            self.leave()
-        if name is not None:
-            self.enter(name)
-        self._at_rest = len(self._open)
-
-    def enter(self, name: str) -> None:
-        """Something nested begins."""
-        self._open.append(record_function(name))
-        self._open[-1].__enter__()  # type: ignore[no-untyped-call]
-
-    def leave(self) -> None:
-        """The innermost nested one ends; one that began before the trace did is not ours."""
-        if len(self._open) > self._at_rest:
+    def show(self, names: Sequence[str]) -> None:
+        """End and begin marks until these are open, each inside the one before it."""
+        while [mark.name for mark in self._open] != names[: len(self._open)]:
             self._open.pop().__exit__(None, None, None)
+        for name in names[len(self._open) :]:
+            self._open.append(record_function(name))
+            self._open[-1].__enter__()  # type: ignore[no-untyped-call]
 
 
 def write_trace(
@@ -171,11 +146,9 @@ def write_trace(
                 raise OSError(f"{plain}: the trace was not written whole; is the disk full?")
         if packed.stat().st_size > max_bytes:
             return None
-        trace, number = folder / f"{stem}{TRACE_SUFFIX}", 1
-        while trace.exists():
-            number += 1
-            trace = folder / f"{stem}-{number}{TRACE_SUFFIX}"
-        return packed.replace(trace)
+        stems = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+        traces = (folder / f"{numbered}{TRACE_SUFFIX}" for numbered in stems)
+        return packed.replace(next(trace for trace in traces if not trace.exists()))
     finally:
         plain.unlink(missing_ok=True)
         packed.unlink(missing_ok=True)

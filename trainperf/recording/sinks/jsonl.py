@@ -1,4 +1,4 @@
-"""Sink that writes a rank's record file: whole lines, in order, flushed after every group.
+"""Sink that writes a rank's record file: whole lines, in order.
 
 A file of days is written in parts, and a process of low priority packs those that were left.
 Nothing of it is in a step's way.
@@ -45,7 +45,6 @@ class JsonlSink(Sink):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = RotatingFile(self.path, self._most, self._pack)
         self._file.write(encode_entry(info))
-        self.flush()
 
     def rows(self, rows: Sequence[Row]) -> None:
         """One line per step."""
@@ -54,10 +53,6 @@ class JsonlSink(Sink):
     def entries(self, entries: Sequence[Entry]) -> None:
         """One line each."""
         self._file.write(b"".join([encode_entry(entry) for entry in entries]))
-
-    def flush(self) -> None:
-        """Hand the lines to the operating system: a killed process loses none of them."""
-        self._file.flush()
 
     def close(self) -> None:
         """Close the file; one that could not be made is a fault already."""
