@@ -37,18 +37,17 @@ def hear_loaders(
         ends: Called as it has answered.
         undo: Leaves nothing behind.
     """
-    if sys.version_info < (3, 12):
-        return
-    monitoring, events = sys.monitoring, sys.monitoring.events
-    tool = next((tool for tool in TOOLS if monitoring.get_tool(tool) is None), None)
-    if tool is None:
-        return
-    monitoring.use_tool_id(tool, "trainperf")
-    undo.callback(monitoring.free_tool_id, tool)
-    for event, function in ((events.PY_START, begins), (events.PY_RETURN, ends)):
-        monitoring.register_callback(tool, event, function)
-        undo.callback(monitoring.register_callback, tool, event, None)
-    calls = dict.fromkeys(CALLS, events.PY_START | events.PY_RETURN)
-    for code, heard in (calls | dict.fromkeys(_ENDS, events.PY_RETURN)).items():
-        monitoring.set_local_events(tool, code, heard)
-        undo.callback(monitoring.set_local_events, tool, code, events.NO_EVENTS)
+    if sys.version_info >= (3, 12):
+        monitoring, events = sys.monitoring, sys.monitoring.events
+        tool = next((tool for tool in TOOLS if monitoring.get_tool(tool) is None), None)
+        if tool is None:
+            return
+        monitoring.use_tool_id(tool, "trainperf")
+        undo.callback(monitoring.free_tool_id, tool)
+        for event, function in ((events.PY_START, begins), (events.PY_RETURN, ends)):
+            monitoring.register_callback(tool, event, function)
+            undo.callback(monitoring.register_callback, tool, event, None)
+        calls = dict.fromkeys(CALLS, events.PY_START | events.PY_RETURN)
+        for code, heard in (calls | dict.fromkeys(_ENDS, events.PY_RETURN)).items():
+            monitoring.set_local_events(tool, code, heard)
+            undo.callback(monitoring.set_local_events, tool, code, events.NO_EVENTS)
