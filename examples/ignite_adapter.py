@@ -127,9 +127,10 @@ class TrainPerfHandlers(FitOptions):
         self._fit.undo.callback(engine.remove_event_handler, handler, event)
 
     def _starts(self) -> None:
-        fit = self._fit
-        if fit.monitor.started or not fit.start(self._facts):
-            return
+        if not self._fit.monitor.started:
+            self._fit.start(self._facts, self._listen)
+
+    def _listen(self) -> None:
         for event, act in self._last.items():
             self._on(self._trainer, event, act)
         self._hook(self._model.register_forward_pre_hook, self._forward_begins)
@@ -175,8 +176,7 @@ class TrainPerfHandlers(FitOptions):
         if self._fit.monitor.started:
             self._fit.phases.fetch_ends()
             self._move(Phase.CALLBACKS)
-            if self._fit.audit is not None:
-                self._fit.audit.begin_batch()
+            self._fit.begin_batch()
 
     def _forward_begins(self, module: nn.Module, _: object) -> None:
         trained = module.training and torch.is_grad_enabled()

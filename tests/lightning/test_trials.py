@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -23,6 +24,8 @@ from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, Trials
 from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
 from trainperf.lightning.trials import LightningTraining
+from trainperf.recording.recorder import Recorder
+from trainperf.testing import FakeClock
 from trainperf.trials import Trial
 from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.training import Training
@@ -284,11 +287,12 @@ def test_what_the_module_logs_is_dropped_as_told_and_comes_back() -> None:
             logged.append(name)
 
     model, rare = Logs(), LightningTraining.__new__(LightningTraining)
-    rare.module, rare._steps = model, 0
+    steps = Recorder(FakeClock())
+    rare.module, rare._fit = model, SimpleNamespace(recorder=steps)  # type: ignore[assignment]
 
     rare.set_values_interval(3)
     for step in range(7):
-        rare._steps = step
+        steps.index = step
         model.log(f"loss{step}", 0.0)
     rare.set_values_interval(0)
     model.log("never", 0.0)

@@ -35,7 +35,7 @@ def test_the_summary_is_written_and_the_report_printed(
 ) -> None:
     """With the directory it can be read from again."""
     ended(tmp_path)
-    close_run(tmp_path, ranks=1, aloud=True)
+    close_run(tmp_path, ranks=1, aloud=True, outputs=Outputs())
     out = capsys.readouterr().out
 
     summary = msgspec.json.decode((tmp_path / "summary.json").read_bytes(), type=Summary)
@@ -51,7 +51,7 @@ def test_a_report_is_printed_where_the_summary_finds_no_room(
     ended(tmp_path)
     (tmp_path / "summary.json").mkdir()  # also a superuser can put no file in its place
     with pytest.raises(OSError, match="summary"):
-        close_run(tmp_path, ranks=1, aloud=True)
+        close_run(tmp_path, ranks=1, aloud=True, outputs=Outputs())
 
     assert "Step time 1.00 ms" in capsys.readouterr().out
 
@@ -68,7 +68,7 @@ def test_after_a_restart_only_this_attempt_is_waited_for(
     ended(tmp_path, 1, attempt=1)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     begun = time.perf_counter_ns()
-    close_run(tmp_path, ranks=2, aloud=False)
+    close_run(tmp_path, ranks=2, aloud=False, outputs=Outputs())
 
     assert time.perf_counter_ns() - begun < WAIT_NS
 

@@ -117,7 +117,7 @@ def timed(cost_us: Callable[[int], float], body_us: float = 50.0) -> list[float 
         for _ in range(3):
             with bracket:
                 clock.advance(ms=body_us / 1e3)
-        answers.append(cost.step_over(Draft(step, 0, 0, {}, switches=6)))
+        answers.append(cost.micro_batch_over(None, Draft(step, 0, 0, {}, switches=6)))
     return answers
 
 

@@ -12,14 +12,13 @@ from trainperf.loop.moves import Move
 BATCH, COPY = "next batch of the loader", "copy of the batch"
 EVALUATED = "back to what went on before, or `checkpoint` if it follows"
 FORWARD, BACKWARD = "call of the model", "accelerator.backward"
-NOT_SEEN = "where the loader is not seen, it ends the wait"
 FOLLOWS = "`validation` or `checkpoint` if that is what the Trainer does next"
 
 MOVES: Mapping[str, Move] = {
     "on_epoch_begin": Move(when="nothing yet: the loader may be another one in this epoch"),
     BATCH: Move(Phase.DATA_WAIT, Phase.OTHER),
     COPY: Move(Phase.H2D, when="not on a CPU"),
-    "on_step_begin": Move(when=NOT_SEEN),
+    "on_step_begin": Move(when="where the loader is not seen, it ends the wait"),
     FORWARD: Move(after=Phase.FORWARD, when="in training mode, with gradients"),
     BACKWARD: Move(Phase.BACKWARD, Phase.LOOP),
     "on_substep_end": Move(after=Phase.OTHER),

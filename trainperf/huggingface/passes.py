@@ -16,6 +16,7 @@ from trainperf.core.phases import FIRST_GAP
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.loop.fit import Fit
+from trainperf.loop.framework_objects import stand_in
 from trainperf.recording.process_objects import UntracedHook, batch_of, living, nothing
 
 
@@ -95,15 +96,6 @@ class Passes:
         self.batch = batch_of(args, kwargs)
         self._fit.phases.rest(_FORWARD)
         self._fit.begin_batch()
-
-
-def stand_in(owner: object, name: str, function: Callable[..., object], undo: ExitStack) -> None:
-    """Have *function* called in place of a method of one object, until it is undone."""
-    own = vars(owner)
-    if name in own:
-        undo.callback(own.__setitem__, name, own[name])
-    undo.callback(own.pop, name, None)
-    own[name] = function
 
 
 def accelerator_of(module: object, optimizer: object) -> Accelerator | None:

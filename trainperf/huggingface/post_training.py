@@ -23,8 +23,8 @@ from trainperf.core.post_training import (
     WEIGHT_TRANSFER,
 )
 from trainperf.core.steps.own_sums import ANSWERS, count_answers
-from trainperf.huggingface.passes import stand_in
 from trainperf.loop.fit import Fit
+from trainperf.loop.framework_objects import stand_in
 from trainperf.recording.process_objects import living
 from trainperf.recording.recorder import Recorder
 

@@ -95,7 +95,9 @@ def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Sca
         "compile_option": bool(args.torch_compile),
         "logging_nan_inf_filter": bool(args.logging_nan_inf_filter),
         "average_tokens_across_devices": bool(args.average_tokens_across_devices),
-        "group_by_length": group_by_length(args),
+        # It sorts the whole dataset before the first step.
+        "group_by_length": bool(getattr(args, "group_by_length", False))
+        or getattr(args, "train_sampling_strategy", None) == "group_by_length",
         "schedulers": run_settings.names(watched.schedulers),
     }
 
@@ -109,12 +111,6 @@ def keeps_logits(args: TrainingArguments) -> bool:
         and not args.prediction_loss_only
         for trainer in own
     )
-
-
-def group_by_length(args: TrainingArguments) -> bool:
-    """Whether batches are drawn by length, which sorts the whole dataset before the first step."""
-    strategy = getattr(args, "train_sampling_strategy", None)
-    return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
 
 
 def writer_of(args: TrainingArguments, state: TrainerState, closing: ExitStack) -> Writer | None:

@@ -21,10 +21,11 @@ from trainperf.huggingface.passes import Passes, Place
 from trainperf.huggingface.post_training import bracket_post_training, count_useless
 from trainperf.huggingface.run_info import configuration, objects, writer_of
 from trainperf.loop.fit import Fit, FitFacts
+from trainperf.loop.framework_objects import stand_in
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.process_objects import nothing
-from trainperf.recording.sinks.loggers import CurveSink
+from trainperf.recording.sinks.loggers import CurveSink, Outputs
 from trainperf.recording.step_cost import HookPrice
 
 
@@ -67,8 +68,7 @@ class MeasuredTraining:
         """What goes on after a pause that nobody announced."""
         self._passes = Passes(fit)
         self._places: list[Place] = []
-        if fit.start(lambda: self._facts(given)):
-            fit.guard.run(Fit.hooks, lambda: self._listen(given))
+        fit.start(lambda: self._facts(given), lambda: self._listen(given))
 
     # -- the start ----------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class MeasuredTraining:
             kind=HUGGING_FACE,
             loader=given.get("train_dataloader"),
             config=configuration(args, self._objects),
-            writer=None if fit.tries else fit.guard.run(CurveSink.name, make),
+            outputs=Outputs(writer=None if fit.tries else fit.guard.run(CurveSink.name, make)),
             log_every=max(1, int(state.logging_steps or 50)),
             notes=self._notes,
             micro_batches=args.gradient_accumulation_steps,
@@ -116,8 +116,7 @@ class MeasuredTraining:
         self._batches = batches = BracketedBatches(inner, nothing, nothing, carry, fit.through)
         self._places.append((partial(setattr, batches, "begins"), phases.fetch_begins))
         self._places.append((partial(setattr, batches, "ends"), phases.fetch_ends))
-        setattr(loader, ACCELERATED, batches)
-        fit.undo.callback(setattr, loader, ACCELERATED, inner)
+        stand_in(loader, ACCELERATED, batches, fit.undo)
         fit.undo.callback(vars(batches).update, begins=nothing, ends=nothing, carry=None)
 
     def _hear(self) -> None:

@@ -57,7 +57,7 @@ class Boundaries:
         self._fit, self._recorder, self._guard = fit, fit.recorder, fit.guard
         self._hooks: dict[str, HookBracket] = {}
         self.backward_seen = False
-        """Whether a backward ran since the start of the micro-batch."""
+        """Whether a backward ran in the micro-batch; whoever ends that takes it back."""
         self.backwards = False
         """Whether a backward ran in this fit."""
         self._backward_open = False
@@ -172,7 +172,7 @@ class Boundaries:
         phases = self._fit.phases
         if self.fetches_inside:
             return phases.bracket(Phase.DATA_WAIT)
-        return DirectBracket(self._asks_for_batch, phases.fetch_ends)
+        return DirectBracket(phases.fetch_begins, phases.fetch_ends)
 
     def _forward(self) -> Bracket:
         bracket = self._fit.phases.bracket(Phase.FORWARD)
@@ -188,16 +188,9 @@ class Boundaries:
         if self._recorder.ground < FIRST_GAP:
             self._fit.phases.mark(mark)
 
-    def _asks_for_batch(self) -> None:
-        self.backward_seen = self._backward_open = False
-        if self.fetches_inside:
-            self._recorder.boundary()
-        else:
-            self._fit.phases.fetch_begins()
-
     def _batch_begins(self) -> None:
         if self.fetches_inside:
-            self._asks_for_batch()
+            self._recorder.boundary()
         self._fit.begin_batch()
 
     def _forward_begins(self) -> None:

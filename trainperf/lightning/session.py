@@ -28,8 +28,8 @@ from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
-from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
+from trainperf.recording.sinks.loggers import Outputs
 
 
 NO_UPDATE = "no optimizer step"
@@ -73,8 +73,6 @@ class Session:
         self._count: Callable[[], int] = int
         """Updates so far, as Lightning counts them."""
         self._step = 0
-        self._before_update: Callable[[Optimizer], object] = nothing
-        """Tells a training under trial."""
         if fit.tries:
             from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
 
@@ -90,11 +88,8 @@ class Session:
             module: That is trained.
             restored: The state of the fit that this one continues.
         """
-        fit, self._restored = self.fit, restored
-        if not fit.start(lambda: self._facts(module)):
-            return False
-        fit.guard.run(Fit.hooks, lambda: self._connect(module))
-        return Fit.hooks not in fit.guard.faults
+        self._restored = restored
+        return self.fit.start(lambda: self._facts(module), lambda: self._connect(module))
 
     def _connect(self, module: "pl.LightningModule") -> None:
         """Have the probes hear the loop; what it is like is known only now."""
@@ -117,6 +112,7 @@ class Session:
         self, _trainer: object, _module: object, outputs: object, batch: object, _index: int
     ) -> None:
         """Our only hook in the loop, with the callback's signature.  Runs every micro-batch."""
+        self.boundaries.backward_seen = False
         if batch is None or self.boundaries.exhausted:
             self.fit.pause_audit()
             return  # nothing ran: Lightning has skipped it, or there was none
@@ -139,7 +135,6 @@ class Session:
         # In automatic optimization a `training_step` that returned None ends here too.
         if self.boundaries.manual or self.boundaries.backward_seen:
             self.fit.attempt(optimizer)
-        self._before_update(optimizer)
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
@@ -160,8 +155,7 @@ class Session:
             loader=trainer.train_dataloader,
             config=configuration(trainer, module),
             rank=trainer.global_rank,
-            loggers=tuple(trainer.loggers),
-            step=lambda: trainer.global_step,
+            outputs=Outputs(loggers=trainer.loggers, step=lambda: trainer.global_step),
             log_every=trainer.log_every_n_steps or 50,
             measures=self._measures,
             profile=self._profile,
@@ -170,8 +164,7 @@ class Session:
             reasons=_TAKEN_OVER if _takes_iterator(module) else {},
             actions_ns=self.boundaries.hooks_ns,
             trials=self._trials,
-            totals=self._restored.get("totals", {}),
-            continues=str(self._restored.get("run", "")),
+            earlier=self._restored,
             steps_before=trainer.global_step,
             micro_batches=trainer.accumulate_grad_batches,
             period=period(trainer),
@@ -180,9 +173,7 @@ class Session:
     def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
         from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is
 
-        training = LightningTraining(fit, facts, self._trainer)
-        self._before_update = training.before_update
-        return training.probe()
+        return LightningTraining(fit, facts, self._trainer).probe()
 
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""

@@ -68,7 +68,8 @@ def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> None:
         log.warning("trainperf: nothing more is logged to %s in this run", ", ".join(silent))
     trainer.loggers = loggers
     for logger in own if trainer.is_global_zero else ():
-        _remove_files(logger)
+        if isinstance(logger, TensorBoardLogger | CSVLogger):
+            _remove_files(logger)
     # Nothing is saved, or removed because another was; no clock ends the fit.
     trainer.callbacks = [
         each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
@@ -79,8 +80,12 @@ def _stand_in(own: Logger, folder: str, name: str) -> Logger:
     if type(own) is TensorBoardLogger:
         return TensorBoardLogger(folder, name=name, version="")
     if type(own) is CSVLogger:
-        every = getattr(own, "_flush_logs_every_n_steps", 100)
-        return CSVLogger(folder, name, "", flush_logs_every_n_steps=every)
+        return CSVLogger(
+            folder,
+            name,
+            version="",
+            flush_logs_every_n_steps=getattr(own, "_flush_logs_every_n_steps", 100),
+        )
     return DummyLogger()
 
 
@@ -146,8 +151,7 @@ class LightningTraining(FitTraining):
         self._trainer = trainer
         self._precision = trainer.precision_plugin
         self.computes_in_half |= type(self._precision) is not Precision
-        self._drops_gradients = False
-        self._steps = 0
+        self._attempt = fit.attempt
         self._run_without_end()
         self.step_ended()
 
@@ -156,7 +160,6 @@ class LightningTraining(FitTraining):
     @override
     def step_ended(self) -> None:
         """Be between the loop and its loader: each epoch has an iterator of its own."""
-        self._steps += 1
         iterators = iterators_of(self._trainer)
         if not self.no_batches and iterators and iterators[0] is not self.batches:
             iterators[0] = self.batches.over(iterators[0])
@@ -188,11 +191,6 @@ class LightningTraining(FitTraining):
         self._trainer.fit_loop.epoch_loop.min_steps = None
         self._trainer.should_stop = True
 
-    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Backward is over, and *optimizer* steps: with nothing, while its update is muted."""
-        if self._drops_gradients:
-            drop_gradients(optimizer)
-
     # -- what can be switched -------------------------------------------------------------------
 
     @override
@@ -208,10 +206,15 @@ class LightningTraining(FitTraining):
     @override
     def mute_update(self, *, mute: bool) -> None:
         """As without Lightning; but in automatic optimization backward runs inside the update."""
-        if self._trainer.lightning_module.automatic_optimization:
-            self._drops_gradients = mute
+        if self.module.automatic_optimization:
+            self._fit.attempt = self._attempt_without_gradients if mute else self._attempt
         else:
             super().mute_update(mute=mute)
+
+    def _attempt_without_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Backward is over, and *optimizer* steps with nothing."""
+        drop_gradients(optimizer)
+        self._attempt(optimizer)
 
     @override
     def set_values_interval(self, steps: int) -> None:
@@ -221,7 +224,7 @@ class LightningTraining(FitTraining):
         logs = self.module.log
 
         def rarely(*args: Any, **options: Any) -> None:  # noqa: ANN401 its own
-            if steps and self._steps % steps == 0:
+            if steps and self._fit.recorder.index % steps == 0:
                 logs(*args, **options)
 
         if steps != 1:
@@ -239,10 +242,8 @@ def _fetcher(trainer: "pl.Trainer") -> Any:  # noqa: ANN401 not a public class
     return trainer.fit_loop._data_fetcher  # noqa: SLF001 no other way
 
 
-def _remove_files(logger: Logger) -> None:
+def _remove_files(logger: TensorBoardLogger | CSVLogger) -> None:
     """What a logger of files has written: Lightning opens it before any callback is asked."""
-    if not isinstance(logger, TensorBoardLogger | CSVLogger):
-        return
     folder = Path(logger.log_dir)
     if isinstance(logger, TensorBoardLogger):
         logger.experiment.close()

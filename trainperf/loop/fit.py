@@ -62,7 +62,6 @@ from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.ray_storage import ray_storage
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
-from trainperf.recording.sinks.base import MetricsLogger, Writer
 from trainperf.recording.sinks.loggers import Outputs
 from trainperf.recording.sinks.trackers import OpenTrackers, imported
 from trainperf.recording.step_cost import HookPrice, StepCost
@@ -100,10 +99,8 @@ class FitFacts:
     """Settings of the framework, beyond what every loop tells."""
     rank: int | None = None
     """Of this process; `None` asks torch's process group."""
-    writer: Writer | None = None
-    loggers: tuple[MetricsLogger, ...] = ()
-    step: Callable[[], int] | None = None
-    """The step number that the user's own curves are drawn over; loggers need it."""
+    outputs: Outputs = field(default_factory=Outputs)
+    """Where the loop's own numbers go, of rank 0."""
     log_every: int = 50
     """Steps between two points there, unless the user has said."""
     measures: frozenset[Measure] = EVERYTHING
@@ -125,9 +122,8 @@ class FitFacts:
     """What is traced, unless the user has said."""
     steps_before: int = 0
     """Optimizer steps before this fit: numbers of traces go on from there."""
-    totals: Mapping[str, int] = field(default_factory=dict)
-    """Steps, samples and tokens of earlier fits that this one continues."""
-    continues: str = ""
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+    """Of the fits that this one continues: `totals` of steps, samples and tokens, and the `run`."""
     micro_batches: int = 1
     """Of a step, as the fit begins."""
     period: int = 0
@@ -151,7 +147,7 @@ class Fit:
     assumed = ""
     """Why every batch counts as a step, where nobody has told of one in `PATIENCE` batches."""
     _ranks = 1
-    _outputs = Outputs(run=None)
+    _outputs = Outputs()
     address = ""
     """Where people find the run; empty without one."""
     _unended, _hears_ends = 0, False
@@ -189,20 +185,32 @@ class Fit:
         EARLY_LINES.end()
         self._started_at = wall_clock_anchor()
         self._error_before = last_error()
-        self.guard.when_faulty(self.hooks, self.give_up)
-        self.guard.when_faulty(Monitor.part, self.give_up)
+        for part, act in (
+            (self.part, self._discard),
+            (self.hooks, self.give_up),
+            (Monitor.part, self.give_up),
+        ):
+            self.guard.when_faulty(part, act)
         if options.lines:  # before there is a loader: it forks its workers when it is asked first
             self.guard.run(PART, WORKER_LINES.start)
 
     # -- the start ----------------------------------------------------------------------------
 
-    def start(self, describe: Callable[[], FitFacts]) -> bool:
+    def start(
+        self, describe: Callable[[], FitFacts], listen: Callable[[], object] = nothing
+    ) -> bool:
         """Model, optimizers and loaders exist: choose directory and probes; whether that worked.
 
         On several ranks it takes a moment of each, and no collective of torch's: a rank may have no
         fit.
+
+        Args:
+            describe: What the loop consists of.
+            listen: Puts the adapter's hooks in, once there is something to tell.
         """
-        return bool(self.guard.run(self.part, lambda: self._start(describe())))
+        if self.guard.run(self.part, lambda: self._start(describe())):
+            self.guard.run(self.hooks, listen)
+        return self.measured
 
     def _start(self, facts: FitFacts) -> bool:
         atexit.register(self._at_exit)
@@ -212,25 +220,19 @@ class Fit:
             rank = dist.get_rank() if several else 0
             objects.world_size = dist.get_world_size() if several else 1
         self._ranks = objects.world_size
-        asked_for = directory() or self.launch.dirpath
-        chosen = facts.base and (asked_for or ray_storage() or facts.base)
+        chosen = facts.base and (directory() or self.launch.dirpath or ray_storage() or facts.base)
         base = written(str(chosen) if chosen else None, path_of)
         address = shared_run_directory(base, rank, objects.world_size)
         self.run = written(address, spool.local)
         objects.run = self.run if rank == 0 else None
-        on_rank_0 = rank == 0 and not self.tries
-        self._outputs = Outputs(
+        shown = facts.outputs if rank == 0 and not self.tries else None
+        self._outputs = replace(
+            shown or Outputs(),
             run=self.run,
             rank=rank,
-            writer=facts.writer if on_rank_0 else None,
-            loggers=facts.loggers if on_rank_0 else (),
-            trackers=OpenTrackers(facts.loggers) if on_rank_0 and imported() else None,
-            step=facts.step,
+            trackers=OpenTrackers(shown.loggers) if shown and imported() else None,
         )
-        with ExitStack() as where_it_raises:
-            where_it_raises.callback(self._discard, objects.run)
-            self._measure(facts)
-            where_it_raises.pop_all()
+        self._measure(facts)
         self.renew_phases(facts.kind)
         self.address = str(self.run or "")
         if self.run is not None and address is not None and is_remote(address):
@@ -240,10 +242,11 @@ class Fit:
             self.guard.run(Upload.part, upload.start)
         return True
 
-    def _discard(self, run: Path | None) -> None:
+    def _discard(self) -> None:
         """Nothing is measured, and no empty directory is left."""
-        self.run, self.audit, self.chosen = None, None, ProbeSet()
-        if run is not None:
+        run, self.run = self.run, None
+        self.audit, self.chosen = None, ProbeSet()
+        if run is not None and self._outputs.rank == 0:
             spool.discard_empty(run)
 
     def _measure(self, facts: FitFacts) -> None:
@@ -259,7 +262,6 @@ class Fit:
         # Last of all: what the others do as a step closes is part of the turn.
         turns = turns_probe(chosen.clock, info, facts.micro_batches, facts.period)
         trials = self._trials(facts)
-        facts = replace(facts, loader=None)  # a loader may hold the whole trainer
         sinks = [*default_sinks(self._outputs), *self.options.sinks]
         answers = self.options.report and self._outputs.rank == 0
         self.monitor.start(
@@ -269,8 +271,9 @@ class Fit:
                 sinks=sinks,
                 device=chosen.clock,
                 log_every=self.options.log_every_n_steps or facts.log_every,
-                totals=partial(self._totals, facts),
-                first_answer=partial(self._announce, facts) if answers else None,
+                # Not the facts themselves: a loader may hold the whole trainer.
+                totals=partial(self._totals, facts.actions_ns, facts.notes),
+                first_answer=partial(self._announce, facts.coarse, facts.kind) if answers else None,
                 meters=[m for m in METERS if m.measure is None or m.measure in facts.measures],
                 own_meters=tuple(self.options.meters),
             )
@@ -310,9 +313,12 @@ class Fit:
             )
         if self.launch.audit_plan is not None:
             self.audit = AuditProbe(
-                facts.root or objects.module, self.launch.audit_plan, place, self.guard
+                facts.root or objects.module,
+                self.launch.audit_plan,
+                place,
+                self.guard,
+                self.chosen.ledger,
             )
-            self.audit.ledger = self.chosen.ledger
             probes.append(self.audit)
         first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
         if options.machine and sampled and first:
@@ -345,30 +351,34 @@ class Fit:
             },
             config={**_configuration(facts), **facts.config},
             environment=run_identity.environment(rank=rank),
-            totals=dict(facts.totals),
-            continues=facts.continues,
+            totals=dict(facts.earlier.get("totals", {})),
+            continues=str(facts.earlier.get("run", "")),
         )
 
-    def _totals(self, facts: FitFacts) -> Totals:
+    def _totals(
+        self, actions_ns: Callable[[], dict[str, int]], notes: Callable[[], dict[str, str]]
+    ) -> Totals:
         chosen = self.chosen
         lengths = chosen.tokens.lengths if chosen.tokens else {}
         waits = chosen.contention
         return Totals(
             at_step=0,
-            actions_ns=facts.actions_ns(),
+            actions_ns=actions_ns(),
             threads_ns=waits.threads_ns() if waits else {},
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
-            notes={**facts.notes(), **({"step": self.assumed} if self.assumed else {})},
+            notes={**notes(), **({"step": self.assumed} if self.assumed else {})},
             contention=(self.guard.run(waits.name, waits.totals) or {}) if waits else {},
         )
 
-    def _announce(self, facts: FitFacts, readings: dict[str, Reading]) -> bool:
+    def _announce(
+        self, coarse: Callable[[], bool], kind: LoopKind, readings: dict[str, Reading]
+    ) -> bool:
         answer = first_answer(
             readings,
             written=self.run is not None,
-            coarse=facts.coarse(),
-            whole=facts.kind.run_noun,
+            coarse=coarse(),
+            whole=kind.run_noun,
         )
         if answer is not None:
             print(answer, flush=True)  # noqa: T201 the answer is for people, as the report
@@ -421,11 +431,8 @@ class Fit:
 
     def begin_batch(self) -> None:
         """A batch is about to be trained: the audited step may begin.  Runs every micro-batch."""
-        audit = self.audit
-        if audit is not None:
-            audit.begin_batch()
-            if audit.over:
-                self.audit = None
+        if self.audit is not None and not self.audit.begin_batch():
+            self.audit = None
 
     def pause_audit(self) -> None:
         """What follows is no part of the audited step."""
@@ -448,15 +455,13 @@ class Fit:
 
     def _settle_cost(self, cost: StepCost, *, complete: bool, begun: int | None) -> None:
         """Of the first steps."""
-        draft = self.recorder.draft
-        cost.micro_batch_over(begun)  # the monitor counts itself, and an audit is no usual cost
-        if not complete or draft is None:
-            return
-        switch_ns = cost.step_over(draft)
+        draft = self.recorder.draft if complete else None
+        # The monitor counts itself, and an audit is no usual cost.
+        switch_ns = cost.micro_batch_over(begun, draft)
         if switch_ns is not None:
             self.cost, self.monitor.switch_ns = None, switch_ns
             self._renew()
-        elif self.recorder.listener is None:  # a trace would show it
+        elif draft is not None and self.recorder.listener is None:  # a trace would show it
             self.guard.run(cost.part, cost.look)
 
     def renew_phases(self, kind: LoopKind = PLAIN) -> None:
@@ -478,7 +483,7 @@ class Fit:
         self.monitor.finish(reason)
         if self.run is not None and self._outputs.rank == 0:
             self._report(self.run, finished=reason == FINISHED)
-        self.guard.last(self.part, self.closing.close)
+        self.guard.last("end of the fit", self.closing.close)
 
     def remove_hooks(self) -> None:
         """Take the adapter's hooks away, for nobody trains any more.  Safe to call at any time."""

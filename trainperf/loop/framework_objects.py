@@ -1,9 +1,10 @@
-"""Objects of frameworks: prepared optimizers and schedulers, and callbacks.
+"""Objects of frameworks: prepared optimizers and schedulers, callbacks, and attributes of theirs.
 
 What Accelerate or Fabric has prepared wraps the user's own; hooks and counters are on those.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from typing import cast
 
 from torch.optim import Optimizer
@@ -58,6 +59,15 @@ def overrides(owner: object, base: type, hook: str) -> bool:
 def is_ours(callback: object) -> bool:
     """Whether a callback is, or inherits from, one of trainperf's."""
     return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)
+
+
+def stand_in(owner: object, name: str, ours: object, undo: ExitStack) -> None:
+    """Have *ours* in place of an attribute or a method of one object, until it is undone."""
+    own = vars(owner)
+    if name in own:
+        undo.callback(own.__setitem__, name, own[name])
+    undo.callback(own.pop, name, None)
+    own[name] = ours
 
 
 def _several(given: object) -> list[object]:

@@ -39,6 +39,7 @@ from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.sinks.base import Writer
+from trainperf.recording.sinks.loggers import Outputs
 
 
 log = logging.getLogger("trainperf")
@@ -243,7 +244,7 @@ class LoopMonitor(FitOptions, AbstractContextManager["LoopMonitor"]):
             base=None if self.dirpath is None else self.dirpath or _RUNS,
             kind=self._kind,
             loader=loader,
-            writer=self.writer,
+            outputs=Outputs(writer=self.writer),
             probes=_watchers(self._objects, self._kind),
             reasons=no_device_copy(self._objects.device),
         )

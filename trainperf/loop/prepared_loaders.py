@@ -6,12 +6,13 @@ What stands between such a loader and the one underneath tells the copy from the
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import torch
 
+from trainperf.loop.framework_objects import stand_in
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.run_identity import OF_FABRIC
 
@@ -20,7 +21,6 @@ T = TypeVar("T")
 
 Through = Callable[[Iterator[Any]], Iterator[Any]]
 """What batches go through; `iter`, which gives an iterator as it is, for nothing."""
-Mover = Callable[..., object]
 
 ACCELERATED = "base_dataloader"
 """Under which name a loader of Accelerate's has the one underneath; Fabric's has `OF_FABRIC`."""
@@ -97,7 +97,7 @@ class CarriedBatch:
     """
 
     batch: object
-    move: Mover
+    move: Callable[..., object]
     copies: AbstractContextManager[None]
 
     def to(self, device: torch.device, **options: bool) -> object:
@@ -117,12 +117,10 @@ def carried(
     if _name_under(loader) == ACCELERATED:
         from accelerate.utils import send_to_device  # noqa: PLC0415 see above
 
-        move = cast("Mover", send_to_device)
-    else:
-        from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
+        return lambda batch: CarriedBatch(batch, send_to_device, copies)
+    from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
 
-        move = lambda batch, device, **_: move_data_to_device(batch, device)  # noqa: E731 two movers
-    return lambda batch: CarriedBatch(batch, move, copies)
+    return lambda batch: CarriedBatch(batch, move_data_to_device, copies)
 
 
 def batches_of(
@@ -159,12 +157,10 @@ def _prepared(
     carry: Callable[[object], object] | None,
     through: Through,
 ) -> Iterator[Any]:
-    inner = getattr(loader, name)
-    setattr(loader, name, BracketedBatches(inner, nothing, nothing, carry, through))
-    try:
+    batches = BracketedBatches(getattr(loader, name), nothing, nothing, carry, through)
+    with ExitStack() as undo:
+        stand_in(loader, name, batches, undo)
         yield from loader
-    finally:
-        setattr(loader, name, inner)
 
 
 def _name_under(loader: object) -> str:

@@ -51,7 +51,7 @@ def first_answer(
     return answer
 
 
-def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = None) -> None:
+def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs) -> None:
     """Write `summary.json` and `report.html` once every rank has ended.
 
     The report is printed if *aloud*.
@@ -82,22 +82,19 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
         save_summary(summary, run)
     finally:  # a disk that is full is no reason to keep the answer back
         if aloud:
-            sys.stdout.write("\n")
-            sys.stdout.write(rendered(summary, sys.stdout))
-            sys.stdout.write(f"\n  {opened.address}\n")
-            sys.stdout.flush()
+            answer = f"\n{rendered(summary, sys.stdout)}\n  {opened.address}"
+            print(answer, flush=True)  # noqa: T201 it is for people
     save(page, run)
-    if outputs is not None:
-        step = summary.run.steps if outputs.step is None else outputs.step()
-        if summary.run.world_size > 1:
-            CurveSink(outputs).readings(step, summary.readings)
-        boards = (getattr(logger, "experiment", None) for logger in outputs.loggers)
-        for board in (outputs.writer, *boards):
-            add_text = getattr(board, "add_text", None)
-            if callable(add_text):
-                add_text(f"{PREFIX}summary", as_markdown(run_document(summary)), step)
-        if outputs.trackers is not None:
-            outputs.trackers.publish(headline(summary), run / REPORT)
+    step = summary.run.steps if outputs.step is None else outputs.step()
+    if summary.run.world_size > 1:
+        CurveSink(outputs).readings(step, summary.readings)
+    boards = (getattr(logger, "experiment", None) for logger in outputs.loggers)
+    for board in (outputs.writer, *boards):
+        add_text = getattr(board, "add_text", None)
+        if callable(add_text):
+            add_text(f"{PREFIX}summary", as_markdown(run_document(summary)), step)
+    if outputs.trackers is not None:
+        outputs.trackers.publish(headline(summary), run / REPORT)
 
 
 def note_chip(run: Path, *, finished: bool) -> None:

@@ -22,9 +22,9 @@ from trainperf.loop.monitor import device_of, no_device_copy
 from trainperf.loop.options import FitOptions
 from trainperf.plugins import outside_objects
 from trainperf.plugins.outside_facts import OutsideProbe
-from trainperf.plugins.outside_loader import LoaderCalls
+from trainperf.plugins.outside_loader import hear_loaders
 from trainperf.plugins.outside_modules import ThreadHook, TrainedModules
-from trainperf.plugins.outside_moves import FETCH, FIRST_GRADIENT, FORWARD, MOVES, UPDATE
+from trainperf.plugins.outside_moves import FIRST_GRADIENT, FORWARD, MOVES, UPDATE
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
@@ -103,8 +103,7 @@ class OutsideLoop:
         fit.reason_at_exit = FINISHED
         for hook in self._hooks:
             fit.undo.callback(setattr, hook, "act", nothing)
-        if fit.start(self._facts):
-            fit.guard.run(Fit.hooks, self._listen)
+        fit.start(self._facts, self._listen)
         self._starts = Monitor.starts
         """How many fits have begun: a later one knows more."""
 
@@ -139,7 +138,7 @@ class OutsideLoop:
         self.waits.phases = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
         fit.time(self._hear, HookPrice(monotonic_ns, passes=True))
-        fit.undo.callback(LoaderCalls(*self._loaders).stop)
+        hear_loaders(*self._loaders, fit.undo)
         self.waits.begin_step()
 
     def _hear(self) -> None:
@@ -170,8 +169,6 @@ class OutsideLoop:
         if self._batch is not None:
             self._micro_batch_over()
         self._state = _FORWARD
-        if self.recorder.slot == _SLOTS[FETCH]:
-            self.fit.phases.fetch_ends()
         self._rest(_SLOTS[FORWARD])
         self.fit.begin_batch()
 

@@ -4,7 +4,6 @@ Nothing is recorded while a Trainer with our callback trains, or a `LoopMonitor`
 measures: they know more.
 """
 
-import os
 import sys
 from threading import get_ident
 from traceback import walk_stack
@@ -16,7 +15,7 @@ from trainperf.plugins.outside_loop import OutsideLoop
 from trainperf.plugins.outside_modules import ThreadHook
 from trainperf.recording.guard import Guard
 from trainperf.recording.monitor import Monitor
-from trainperf.recording.process_objects import nothing
+from trainperf.recording.process_objects import at_fork, calls_under_way, nothing
 
 
 _PART = "recording from outside"
@@ -41,8 +40,7 @@ class ProcessUpdates:
         self._options = options
         self._guard = Guard()
         self._noted = False
-        if hasattr(os, "register_at_fork"):  # a child may train by itself
-            os.register_at_fork(after_in_child=self._wait)
+        at_fork(after_in_child=self._wait)  # a child may train by itself
         self._wait()
 
     def end(self) -> None:
@@ -68,18 +66,12 @@ class ProcessUpdates:
 
         The update of an optimizer that another one steps itself is part of the other's.
         """
-        if not Monitor.under_way and _updates_under_way() == 1 and not _inside_trainer():
+        if not Monitor.under_way and calls_under_way(_STEP) == 1 and not _inside_trainer():
             self.begins.act = self.ends.act = nothing
             self._loop = OutsideLoop(optimizer, (self.begins, self.ends), self._over)
         if Monitor.under_way and not self._noted:  # by whomever
             self._noted = True
             self._options.send(LaunchSignal.RECORDED)
-
-
-def _updates_under_way() -> int:
-    """How many calls of `step` go on in this thread, inside each other."""
-    stack = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
-    return sum(frame.f_code is _STEP for frame, _ in stack)
 
 
 def _inside_trainer() -> bool:

@@ -6,9 +6,10 @@ tells the two apart, and the whole of it is data wait.
 
 from trainperf.core.phases import FIRST_GAP
 from trainperf.loop.phase_contexts import PhaseContexts
-from trainperf.plugins.outside_loader import calls_under_way
+from trainperf.plugins.outside_loader import CALLS
 from trainperf.plugins.outside_moves import EVALUATION, FETCH, MOVES
 from trainperf.recording.probes.device_marks import Mark
+from trainperf.recording.process_objects import calls_under_way
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import Moment
 
@@ -54,7 +55,7 @@ class BatchWaits:
     def begins(self, *_: object) -> None:
         """A loader is asked.  Runs every step, as the next."""
         if self.calls:
-            if calls_under_way() > 1:
+            if calls_under_way(*CALLS) > 1:
                 self.calls = 2
                 return
             self.settle()
@@ -70,7 +71,7 @@ class BatchWaits:
 
     def ends(self, *_: object) -> None:
         """It has answered."""
-        if not self.calls or (self.calls > 1 and calls_under_way() > 1):
+        if not self.calls or (self.calls > 1 and calls_under_way(*CALLS) > 1):
             return
         self.phases.leave()
         self.calls = 0

@@ -49,18 +49,21 @@ class StepCost:
         self._before: Draft | None = None
         self._steps: list[tuple[int, int]] = []
 
-    def micro_batch_over(self, begun_ns: int | None) -> None:
-        """A forward had its hooks; what has passed inside one of ours is counted elsewhere."""
+    def micro_batch_over(self, begun_ns: int | None, draft: Draft | None) -> float | None:
+        """A forward had its hooks; what has passed inside one of ours is counted elsewhere.
+
+        Args:
+            begun_ns: When that began; `None` if none of ours was called.
+            draft: The step, if it is complete.
+
+        Returns:
+            Nanoseconds of a switch as the recorder counts them, once enough steps were timed.
+        """
         if self._price is not None:
             inside_ns = 0 if begun_ns is None else self._clock() - begun_ns
             self._spent_ns += self._price.ns - inside_ns
-
-    def step_over(self, draft: Draft) -> float | None:
-        """Nanoseconds of a switch as the recorder counts them, once enough steps were timed.
-
-        Args:
-            draft: The step, which is complete.
-        """
+        if draft is None:
+            return None
         before, self._before = self._before, draft
         spent_ns, self._spent_ns = self._spent_ns, 0
         if before is None:

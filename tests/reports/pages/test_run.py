@@ -12,6 +12,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.core.formatting.escape import plain
 from trainperf.core.run_directory import REPORT
 from trainperf.loop.report import close_run
+from trainperf.recording.sinks.loggers import Outputs
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.page import PageData, load_page_data, render
 
@@ -43,7 +44,7 @@ def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -
     """The very page that `trainperf report --format html` prints, and nothing half-written."""
     run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
 
-    close_run(run, ranks=1, aloud=False)
+    close_run(run, ranks=1, aloud=False, outputs=Outputs())
 
     assert (run / REPORT).read_text(encoding="utf-8") == render(load_page_data(Run.open(run)))
     assert sorted(path.name for path in run.iterdir()) == [

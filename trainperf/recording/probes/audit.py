@@ -49,12 +49,18 @@ class AuditProbe(Probe):
         place: The rank, and the run directory it is written into; on all ranks but the first, and
             without a directory, nothing is written.
         guard: A fault of ours ends the audit and nothing else.
+        ledger: Is told what the step allocated.
     """
 
     name = "audit"
 
     def __init__(
-        self, module: nn.Module | None, plan: AuditPlan, place: CaptureRank, guard: Guard
+        self,
+        module: nn.Module | None,
+        plan: AuditPlan,
+        place: CaptureRank,
+        guard: Guard,
+        ledger: LedgerProbe | None,
     ) -> None:
         self._module = module
         self._plan = plan
@@ -70,26 +76,30 @@ class AuditProbe(Probe):
         """The last step of which a batch was announced."""
         self.over = False
         """Whether no further step will be audited."""
-        self.ledger: LedgerProbe | None = None
-        """Who is told what the step allocated."""
+        self._ledger = ledger
         self._profiler: ProfilerProbe | None = None
         self._captures_until = -1
         """The last step that it is told of."""
         """Captures a step instead."""
         guard.when_faulty(self.name, self._give_up)
 
-    def begin_batch(self) -> None:
-        """A batch is about to be trained.  Runs every micro-batch until the audit is over."""
+    def begin_batch(self) -> bool:
+        """A batch is about to be trained.  Runs every micro-batch until the audit is over.
+
+        Returns:
+            Whether this step or a later one will be audited.
+        """
         if self._unreleased:
             self._release()
         draft = self.recorder.draft
         if self.over or draft is None or draft.index < self._plan.at or self._running:
-            return
+            return not self.over
         self._heard = draft.index
         # Another step may have been begun, and its epoch ended amid it.
         if self._step == draft.index or self._guard.run(self.name, lambda: self._choose(draft)):
             draft.tags |= Tag.AUDITED
             self._resume()
+        return not self.over
 
     def pause(self) -> None:
         """A batch was trained: what follows is not audited."""
@@ -98,27 +108,23 @@ class AuditProbe(Probe):
             self._guard.last(self.name, self._audit.__exit__)
             self._unreleased.append(self._audit)
 
-    def settle(self, batch: Batch) -> bool:
+    def settle(self, batch: Batch) -> None:
         """A batch was trained.  Write the result if the step is complete.
 
         Args:
             batch: As the loop has it.
-
-        Returns:
-            Whether nothing more will be audited.
         """
         draft = self.recorder.draft
         if self._unreleased and draft is not None and draft.index == self._step:
             self._guard.run(self.name, lambda: self._audit.batch_trained(batch))
         if self.over or draft is None or not draft.complete:
-            return self.over
+            return
         if draft.index == self._step:
             self._guard.run(self.name, lambda: self._settle(draft))
         elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
             # A step began that nobody announced: what is compiled in place calls no hook.
             why = why_not_eager(self._module) or "the model is not heard in its forward"
             self._guard.run(self.name, lambda: self._avoid(draft.index, why))
-        return self.over
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """A validation in the middle of a batch is no part of the step."""
@@ -191,8 +197,8 @@ class AuditProbe(Probe):
         audit = self._audit.result(step=draft.index, micro_batches=draft.micro_batches)
         if self._place.first is not None:
             write_document(audit, self._place.first)
-        if self.ledger is not None:
-            audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
+        if self._ledger is not None:
+            audited = self._guard.wrap(self._ledger.name, self._ledger.audited)
             audited(self._audit.storages, draft.index, draft.micro_batches)
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
         looked_at, batches = len(self._audit.batches), draft.micro_batches

@@ -21,7 +21,7 @@ PREFIX = "trainperf/"
 class Outputs:
     """Where the numbers of one rank may go; what is not there is not written."""
 
-    run: Path | None
+    run: Path | None = None
     """The run directory."""
     rank: int = 0
     writer: Writer | None = None
