@@ -292,8 +292,11 @@ def of_slots(account: StepAccount, *slots: str) -> Claim:
 def of_regions(regions: Iterable[Region], *, stays_s: float = 0.0) -> Claim:
     """Regions, less the seconds that their work takes when it is done in the best way."""
     own = tuple(regions)
-    owns_s = summed((region.slot, region.seconds) for region in own)
-    return Claim(owns_s=owns_s, removes_s=max(0.0, total_s(own) - stays_s), regions=own)
+    return Claim(
+        owns_s=summed((region.slot, region.seconds) for region in own),
+        removes_s=max(0.0, total_s(own) - stays_s),
+        regions=own,
+    )
 
 
 def of_python(regions: Iterable[Region]) -> Claim:

@@ -157,9 +157,9 @@ class Facts:
 
     def machine_slowed(self, first_step: int, last_step: int, slower: float) -> bool:
         """Whether the machine is why just these steps are slower, by so much."""
-        least = LIMITS.regular * (last_step - first_step + 1)
         return any(
-            _steps_between(cause, first_step, last_step) >= least
+            _steps_between(cause, first_step, last_step)
+            >= LIMITS.regular * (last_step - first_step + 1)
             for cause in self.machine_causes
             if slows(cause) and (cause.slower or 0.0) >= LIMITS.regular * slower
         )

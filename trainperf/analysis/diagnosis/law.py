@@ -149,8 +149,11 @@ class WorkerPlan:
 
 def worker_plan(account: StepAccount) -> WorkerPlan | None:
     """The number of workers with which the step is shortest; `None` where none is known to help."""
-    plans = [plan for plan in _plans(account) if plan.worst_s < account.step_s]
-    return min(plans, key=lambda plan: (plan.step_s, plan.workers), default=None)
+    return min(
+        (plan for plan in _plans(account) if plan.worst_s < account.step_s),
+        key=lambda plan: (plan.step_s, plan.workers),
+        default=None,
+    )
 
 
 def _plans(account: StepAccount) -> Iterator[WorkerPlan]:

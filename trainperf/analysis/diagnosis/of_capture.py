@@ -32,8 +32,10 @@ def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, .
     for rank in report.ranks:
         steps = len(rank.steps)
         run = RunFacts(config={"loop": loop.name}, steps=steps, steady_steps=steps)
-        beside = Facts(summary=Summary(run=run), traces=(rank,), stragglers=report.stragglers)
-        findings, _ = diagnose(account_of(rank), beside)
+        findings, _ = diagnose(
+            account_of(rank),
+            Facts(summary=Summary(run=run), traces=(rank,), stragglers=report.stragglers),
+        )
         for finding in findings:
             before = costliest.get(finding.id)
             if before is None or (finding.fraction or 0.0) > (before.fraction or 0.0):

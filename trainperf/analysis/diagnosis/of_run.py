@@ -108,8 +108,11 @@ def _late_s(point: SyncPoint, loop_s: dict[str, float]) -> dict[str, float]:
 
     What lies between update and forward, where a loader is told apart, is late like all of it.
     """
-    latest_last = sorted(point.late, key=lambda late: late.cause_s or 0.0)
-    late_s = {late.cause: late.cause_s or 0.0 for late in latest_last if late.cause}
+    late_s = {
+        late.cause: late.cause_s or 0.0
+        for late in sorted(point.late, key=lambda late: late.cause_s or 0.0)
+        if late.cause
+    }
     waited_s, own_s = loop_s.get("data_wait", 0.0), loop_s.get("between", 0.0)
     if "data_wait" in late_s and own_s:
         late_s["between"] = late_s["data_wait"] * own_s / (waited_s + own_s)

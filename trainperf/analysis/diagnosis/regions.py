@@ -146,8 +146,7 @@ def spent_on(
         moving_s = region.use.moved_bytes / chip.memory_bytes_per_s
         bound = "compute" if region.compute_s >= moving_s else "memory"
         launch_s = region.use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
-        hidden = not on_host and launch_s <= region.ideal_s
-        launch_s = 0.0 if hidden else min(launch_s, region.run_s)
+        launch_s = min(launch_s, region.run_s) if on_host or launch_s > region.ideal_s else 0.0
         spent_s["launch"] += region.python_s + launch_s
         spent_s[bound] += region.run_s - launch_s
     return spent_s

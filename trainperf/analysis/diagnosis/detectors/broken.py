@@ -51,7 +51,6 @@ def scheduler_per_micro_batch(account: StepAccount, facts: Facts) -> Cause | Non
     # One is right, and less is a schedule by the epoch.
     if fast < 1.5 or (for_each_rank and "accelerate" in facts.run.software):
         return None
-    with_each = abs(stepped - passes) <= LIMITS.notable * passes
     return Cause(
         id="scheduler_per_micro_batch",
         title=f"the learning-rate schedule runs {times(fast)} as fast as the updates",
@@ -62,7 +61,13 @@ def scheduler_per_micro_batch(account: StepAccount, facts: Facts) -> Cause | Non
             ),
             f"{count(passes)} micro-batches make these updates",
         ),
-        changes=(Use(change="schedule_per_update" if with_each else "schedule_once"),),
+        changes=(
+            Use(
+                change="schedule_per_update"
+                if abs(stepped - passes) <= LIMITS.notable * passes
+                else "schedule_once"
+            ),
+        ),
         severity="high",
         urgent=True,
     )

@@ -110,14 +110,12 @@ def _level(level: RunChange, facts: Facts) -> Cause:
         if level.until_step is None
         else f"steps {level.from_step:,} to {level.until_step - 1:,} take"
     )
-    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_ends_s - level.phase_begins_s
-    if level.alike and level.rank is None:
-        what, more_s = _ALIKE, level.ends_s - level.begins_s
+    what, begins_s, ends_s = _what_grew(level)
     return _slower(
         level,
         _changed(level, facts),
         title=f"{when} {share(level.ends_s / level.begins_s - 1)} longer: {what}, "
-        f"+{duration(more_s)}{_full(level, facts)}",
+        f"+{duration(ends_s - begins_s)}{_full(level, facts)}",
         evidence=(
             (
                 f"change point: a step takes {duration(level.begins_s)} before and "
@@ -145,15 +143,12 @@ def _drift(drift: RunChange, facts: Facts) -> Cause:
         (_GATHERING.get(drift.phase, changed), True),
     )
     names = texts_of(holder and holder.name, logger, line and line.name, words(drift.phase))
-    grows = f"{words(drift.phase)}{_on(drift)} grows"
-    begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
-    if drift.alike and drift.rank is None:
-        grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
+    what, begins_s, ends_s = _what_grew(drift)
     return _slower(
         drift,
         change,
-        title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
-        f"{duration(ends_s)} per step{_full(drift, facts)}",
+        title=f"steps get slower all the time: {what}{',' if what == _ALIKE else ' grows'} from "
+        f"{duration(begins_s)} to {duration(ends_s)} per step{_full(drift, facts)}",
         evidence=(
             (
                 f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
@@ -234,8 +229,12 @@ def _used(change: RunChange, facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _on(change: RunChange) -> str:
-    return "" if change.rank is None else f" on rank {change.rank}"
+def _what_grew(change: RunChange) -> tuple[str, float, float]:
+    """A phase, or all of the computing alike, and its seconds before and after."""
+    if change.alike and change.rank is None:
+        return _ALIKE, change.begins_s, change.ends_s
+    on = "" if change.rank is None else f" on rank {change.rank}"
+    return f"{words(change.phase)}{on}", change.phase_begins_s, change.phase_ends_s
 
 
 def _along(moved: Collection[Moved]) -> tuple[str, ...]:

@@ -313,12 +313,11 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     """
     paused_s, unusual = facts.worst(GC_S) or 0.0, facts.summary.excluded.get("gc", 0)
     first_s, step_s = facts.value(FIRST_STEP_S), facts.value(STEP_S)
-    once_s = max(0.0, (first_s or 0.0) - step_s) if step_s else 0.0
-    beyond_s = paused_s if unusual else paused_s - once_s
+    once_s = max(0.0, first_s - step_s) if first_s and step_s and not unusual else 0.0
     asked_s = {call.where: call.fraction * account.steps_s for call in facts.summary.collects}
     by_hand = [*asked_s] if sum(asked_s.values()) >= LIMITS.mostly * paused_s else []
     per_step_s = paused_s / max(1, facts.run.steps)
-    if account.share_of_fit(beyond_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
+    if account.share_of_fit(paused_s - once_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
         id="garbage",

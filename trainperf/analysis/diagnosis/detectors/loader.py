@@ -71,12 +71,14 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     host, inside = facts.summary.host, sampled_workers(facts)
     if host is None or not account.step_s:
         return None
-    each, inside_waited = (1, 0.0) if inside is None else (inside.threads, inside.lacked)
+    each = 1 if inside is None else inside.threads
     workers = each * host.workers
     if host.threads + workers <= host.cpus_per_rank:
         return None
     waited = host.waited_fraction or 0.0
-    workers_waited = max(host.workers_waited_fraction or 0.0, inside_waited if each > 1 else 0.0)
+    workers_waited = max(
+        host.workers_waited_fraction or 0.0, inside.lacked if inside and each > 1 else 0.0
+    )
     used = each * (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = workers + 1 > host.cpus_per_rank and not idle
@@ -197,9 +199,8 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     """
     inside, shards = sampled_workers(facts), facts.number("dataset_shards")
     loader, lost_s = account.loader, lost_to_loader_s(account)
-    if loader is None or not loader.idle or account.share(lost_s) < account.least:
-        return None
-    if shards is None and (inside is None or not inside.iterable):
+    unseen = shards is None and (inside is None or not inside.iterable)
+    if loader is None or not loader.idle or unseen or account.share(lost_s) < account.least:
         return None
     owner, number = facts.summary.owner(WORKER_MAKING), loader.workers or 0
     shared_s = max(account.step_s - lost_s, loader.making_s / number)

@@ -201,8 +201,7 @@ def worker_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     To confirm: the same training with samples in arrays: the workers' memory stays.
     """
     lines = facts.documents.lines
-    workers = () if lines is None else lines.workers
-    old = [each for each in workers if each.between_s >= LEAST_S]
+    old = [each for each in (lines.workers if lines else ()) if each.between_s >= LEAST_S]
     growing = [each for each in old if each.own_bytes[1] - each.own_bytes[0] >= GROWN_BYTES]
     if not growing or len(growing) < LIMITS.mostly * len(old):
         return None

@@ -404,13 +404,14 @@ def _send_less(facts: Facts, tail_s: float) -> tuple[Use, ...]:
     number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes") or 0.0
     collectives = [each for trace in facts.traces for each in trace.collectives]
     small = [each for each in collectives if each.many_small]
-    cap_mb = facts.number("ddp_bucket_cap_mb") or 0.0
     after = tail_s or any(trace.totals.allreduce_tail_s for trace in facts.traces)
     change = first_that_holds(
         ("larger_buckets", gradients and number and number > usual_buckets(facts)),
         (
             "smaller_buckets",
-            number and min(gradients / number / (1 << 20), cap_mb) >= 2 * BUCKET_MB,
+            number
+            and gradients / number >= 2 * BUCKET_MB << 20
+            and (facts.number("ddp_bucket_cap_mb") or 0.0) >= 2 * BUCKET_MB,
         ),
         ("no_unused_parameters", facts.number("ddp_unused_bytes") == 0),
         ("keep_gathered", _stays_gathered(facts)),
