@@ -151,13 +151,13 @@ def ordinary(account: StepAccount, causes: Iterable[Cause], facts: Facts) -> Ord
         if cause.claim is not None and not all(BY_ID[use.change].option for use in cause.changes):
             left = left.without(cause.claim)
     computing_s = left.computing_s
-    floors_s = sum(region.ideal_s for region in left.regions)
-    audited = account.regions or facts.documents.audit is not None
     return Ordinary(
         fraction=account.share(computing_s),
-        of_light=floors_s / computing_s if left.regions and computing_s else None,
+        of_light=sum(region.ideal_s for region in left.regions) / computing_s
+        if left.regions and computing_s
+        else None,
         look=first_that_holds(
-            (facts.loop.audit, not audited),
+            (facts.loop.audit, not account.regions and facts.documents.audit is None),
             ("", account.device is None or facts.traces),
             (facts.loop.capture, True),
         ),

@@ -60,8 +60,15 @@ class Region:
         """The same with so many times its work."""
         if factor == 1.0:
             return self
-        parts = ("run_s", "python_s", "ideal_s", "fused_s", "compute_s", "explained_s")
-        return replace(self, **{name: factor * getattr(self, name) for name in parts})
+        return replace(
+            self,
+            run_s=factor * self.run_s,
+            python_s=factor * self.python_s,
+            ideal_s=factor * self.ideal_s,
+            fused_s=factor * self.fused_s,
+            compute_s=factor * self.compute_s,
+            explained_s=factor * self.explained_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,22 +226,13 @@ class StepAccount:
         # By their rows: what earlier claims have made of a region is another object.
         owned = {id(region.use) for region in claim.regions}
         # Work of a device that decides takes nothing from the thread that launches it.
-        beside = bool(claim.regions) and not self.host_decides
-        owns_s = {} if beside else claim.owns_s
-        loop_s = {slot: max(0.0, s - owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
+        owns_s = {} if claim.regions and not self.host_decides else claim.owns_s
         before = {id(region.use) for region in claim.before}
-        idle_s = {
-            name: max(0.0, (getattr(self.device, name, None) or 0.0) - s)
-            for name, s in claim.device.items()
-        }
-        pauses_s = {
-            kind: max(0.0, spent_s - claim.pauses_s.get(kind, 0.0))
-            for kind, spent_s in self.pauses_s.items()
-        }
+        idle_s = {name: getattr(self.device, name, None) or 0.0 for name in claim.device}
         return replace(
             self,
-            loop_s=loop_s,
-            pauses_s=pauses_s,
+            loop_s=_less(self.loop_s, owns_s),
+            pauses_s=_less(self.pauses_s, claim.pauses_s),
             regions=tuple(
                 (replace(region, python_s=0.0) if id(region.use) in before else region).times(
                     1.0 - claim.shrinks if region.slot in claim.owns_s else 1.0
@@ -243,8 +241,13 @@ class StepAccount:
                 if id(region.use) not in owned
             ),
             threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
-            device=self.device and replace(self.device, **idle_s),
+            device=self.device and replace(self.device, **_less(idle_s, claim.device)),
         )
+
+
+def _less(spent_s: Mapping[str, float], claimed_s: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by name, without those of a claim."""
+    return {name: max(0.0, s - claimed_s.get(name, 0.0)) for name, s in spent_s.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,11 +282,6 @@ class Claim:
             ("script", BEFORE_FIT in self.pauses_s), ("fit", self.pauses_s), ("step", True)
         )
 
-    @property
-    def of_host(self) -> bool:
-        """Whether all it owns is the training thread's, on which a device may not wait."""
-        return bool(self.owns_s) and not (self.regions or self.device or self.shrinks)
-
 
 def of_slots(account: StepAccount, *slots: str) -> Claim:
     """All that is left in some slots, nothing of which has to stay."""
@@ -294,8 +292,11 @@ def of_slots(account: StepAccount, *slots: str) -> Claim:
 def of_regions(regions: Iterable[Region], *, stays_s: float = 0.0) -> Claim:
     """Regions, less the seconds that their work takes when it is done in the best way."""
     own = tuple(regions)
-    owns_s = summed((region.slot, region.seconds) for region in own)
-    return Claim(owns_s=owns_s, removes_s=max(0.0, total_s(own) - stays_s), regions=own)
+    return Claim(
+        owns_s=summed((region.slot, region.seconds) for region in own),
+        removes_s=max(0.0, total_s(own) - stays_s),
+        regions=own,
+    )
 
 
 def of_python(regions: Iterable[Region]) -> Claim:

@@ -11,7 +11,6 @@ from functools import wraps
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.choice import texts_of
 from trainperf.core.findings import Level
 
 
@@ -75,7 +74,3 @@ def worth(least: float | None = None) -> Callable[[Detector], Detector]:
         return detector
 
     return of
-
-
-of_evidence = texts_of
-"""Evidence, of sentences some of which may have nothing to say."""

@@ -12,6 +12,8 @@ from trainperf.analysis.summary.schema import (
     RunFacts,
     Summary,
 )
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import LoopKind
@@ -67,6 +69,16 @@ class Facts:
         """What advice may say of the device."""
         return backend_of(self.run.device, self.run.software)
 
+    @property
+    def uses(self) -> tuple[OperatorUse, ...]:
+        """Operators of the audited step; none without one."""
+        return () if self.documents.audit is None else self.documents.audit.operators
+
+    @property
+    def compilation(self) -> Compilation:
+        """What was compiled in the fit; an empty one where nothing was."""
+        return self.documents.compilation or Compilation(graphs=0)
+
     def value(self, name: str) -> float | None:
         """Of a reading; `None` where it was not measured."""
         return self.summary.value(name)
@@ -94,19 +106,22 @@ class Facts:
         return max(map(self.summary.lines_in, slots), key=lambda each: each.samples).owner
 
     @property
+    def loads(self) -> float | None:
+        """Share of what was recorded as data wait in which samples were in a loader."""
+        waits = map(self.summary.lines_in, ("data_wait", BETWEEN))
+        return next((w.loader_fraction for w in waits if w.loader_fraction is not None), None)
+
+    @property
     def waits_in_own_code(self) -> bool:
         """Whether samples of what was recorded as data wait are mostly in no loader."""
-        waits = map(self.summary.lines_in, ("data_wait", BETWEEN))
-        loads = next((w.loader_fraction for w in waits if w.loader_fraction is not None), 1.0)
-        return loads < LIMITS.mostly
+        return self.loads is not None and self.loads < LIMITS.mostly
 
     @property
     def micro_batches(self) -> int:
         """Batches of a step: by the configuration, else those of the audited one; else one."""
-        number, audit = self.settings.get("accumulate_grad_batches"), self.documents.audit
-        if not isinstance(number, int):
-            number = 0 if audit is None else audit.micro_batches
-        return max(1, number)
+        configured, audit = self.number("accumulate_grad_batches"), self.documents.audit
+        audited = 1 if audit is None else audit.micro_batches
+        return max(1, audited if configured is None else int(configured))
 
     def samples_in(self, seconds: float) -> float:
         """Samples that a rank trains on in so many seconds of steps; 0 where that is not known."""
@@ -124,8 +139,8 @@ class Facts:
         From a quarter of the median on torch.utils.benchmark calls a measurement worthless.
         """
         step_s, apart_s = self.value(STEP_S), self.value(STEP_IQR_S)
-        enough = self.run.steady_steps >= LIMITS.steps
-        return bool(enough and step_s and apart_s is not None and apart_s / step_s >= 0.25)
+        wide = bool(step_s and apart_s is not None and apart_s / step_s >= 0.25)
+        return wide and self.run.steady_steps >= LIMITS.steps
 
     @property
     def ran_out(self) -> bool:
@@ -142,9 +157,9 @@ class Facts:
 
     def machine_slowed(self, first_step: int, last_step: int, slower: float) -> bool:
         """Whether the machine is why just these steps are slower, by so much."""
-        least = LIMITS.regular * (last_step - first_step + 1)
         return any(
-            _steps_between(cause, first_step, last_step) >= least
+            _steps_between(cause, first_step, last_step)
+            >= LIMITS.regular * (last_step - first_step + 1)
             for cause in self.machine_causes
             if slows(cause) and (cause.slower or 0.0) >= LIMITS.regular * slower
         )

@@ -30,7 +30,7 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     """The findings in the order in which to act on them, and what nobody owns."""
     causes = causes_of(account, facts)
     trials = () if facts.documents.trials is None else facts.documents.trials.trials
-    causal = [finding_of(cause, account, facts, trials, noisy=facts.noisy) for cause in causes]
+    causal = [finding_of(cause, account, facts, trials) for cause in causes]
     further = measured_change(causal, trials, facts.documents.trials_from)
     return ranked([*causal, *further], account.steps_share), ordinary(account, causes, facts)
 
@@ -43,20 +43,16 @@ def finding_of(
     account: StepAccount,
     facts: Facts,
     trials: Sequence[TrialResult] = (),
-    *,
-    noisy: bool = False,
 ) -> Finding:
     """A cause with what its changes gain, the one to make first.
 
     Args:
         cause: What a detector found.
         account: The whole step, with what others claim.
-        facts: Of the run.
+        facts: Of the run; where its steps differ widely all shares of them are less certain.
         trials: Measured in this training.
-        noisy: Whether steps differ so widely that all shares of them are less certain.
     """
     claim = cause.claim
-    gains = [_gain(use, cause, account, facts) for use in cause.changes]
     fraction = None if claim is None else _fraction(claim, account)
     finding = Finding(
         id=cause.id,
@@ -66,13 +62,13 @@ def finding_of(
         action="",
         fraction=fraction,
         scope="step" if claim is None else claim.scope,
-        confidence=_LESS_SURE[cause.confidence] if noisy and claim else cause.confidence,
+        confidence=_LESS_SURE[cause.confidence] if claim and facts.noisy else cause.confidence,
         severity=cause.severity or severity(fraction or 0.0),
         where=cause.where,
         called_at=cause.called_at,
         urgent=cause.urgent,
         resource="" if claim is None else _resource(claim),
-        changes=tuple(gains),
+        changes=tuple(_gain(use, cause, account, facts) for use in cause.changes),
     )
     return _first(with_measured(finding, trials, facts.documents.trials_from))
 
@@ -83,7 +79,7 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
     advice, action, confirm = change.worded(facts.loop, use.values, facts.device)
     likely = most = None
     claim = cause.claim
-    if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):
+    if claim is not None and _fraction(claim, account):
         realises = change.realises if use.realises is None else use.realises
         if use.step_s is not None and account.step_s:
             after_s = account.step_s - (realises or 1.0) * (account.step_s - use.step_s)

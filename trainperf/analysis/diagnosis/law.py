@@ -70,7 +70,8 @@ def gone_s(account: StepAccount, claim: Claim) -> float:
 def _waited_for_s(account: StepAccount, claim: Claim) -> float | None:
     """Those of them that the step waits for; `None` where it is not known which."""
     device = account.device
-    if device is None or account.host_decides or not claim.of_host:
+    of_host = claim.owns_s and not (claim.regions or claim.device or claim.shrinks)
+    if device is None or account.host_decides or not of_host:
         return gone_s(account, claim)
     # A faster host would have given it work in these.
     waits_s = [waited_s for waited_s in (device.host_s, device.value_s) if waited_s is not None]
@@ -84,23 +85,20 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         account: All of it, with what others claim.
         claim: What the cause removes.
     """
-    whole_s, removes_s = account.whole_s(claim), claim.removes_s
-    if claim.pauses_s:
-        removes_s = sum(claim.pauses_s.values())
-    if claim.at_most_s is not None:
-        removes_s = claim.at_most_s
+    whole_s, removes_s = account.whole_s(claim), claim.at_most_s
+    if removes_s is None:
+        removes_s = sum(claim.pauses_s.values()) if claim.pauses_s else claim.removes_s
     for slot in {region.slot for region in claim.regions}:
         left_s = account.spent(slot) - claim.owns_s.get(slot, 0.0)
         removes_s += max(0.0, min(account.unexplained_s.get(slot, 0.0), left_s))
     rest_s = whole_s - removes_s
-    threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
-    warm_s = kernel_s = 0.0
+    after_s = rest_s - HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
     if account.host_decides:
-        warm_s = min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
+        after_s -= min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
     if account.device is None and not claim.pauses_s:
         works = account.share(account.kernel_s / account.model_threads)
-        kernel_s = rest_s * min(works, LIMITS.mostly)
-    return _ratio(whole_s, max(rest_s - warm_s - threads_s - kernel_s, rest_s / 10))
+        after_s -= rest_s * min(works, LIMITS.mostly)
+    return _ratio(whole_s, max(after_s, rest_s / 10))
 
 
 def about(account: StepAccount, claim: Claim, realises: float) -> float | None:
@@ -151,8 +149,11 @@ class WorkerPlan:
 
 def worker_plan(account: StepAccount) -> WorkerPlan | None:
     """The number of workers with which the step is shortest; `None` where none is known to help."""
-    plans = [plan for plan in _plans(account) if plan.worst_s < account.step_s]
-    return min(plans, key=lambda plan: (plan.step_s, plan.workers), default=None)
+    return min(
+        (plan for plan in _plans(account) if plan.worst_s < account.step_s),
+        key=lambda plan: (plan.step_s, plan.workers),
+        default=None,
+    )
 
 
 def _plans(account: StepAccount) -> Iterator[WorkerPlan]:
@@ -163,22 +164,19 @@ def _plans(account: StepAccount) -> Iterator[WorkerPlan]:
     awake = 1.0 - loader.asleep
     computing = account.model_threads if account.device is None else 1
     for left in range(computing, 0, -1):
-        free = cpus - left
         # A worker that mostly waits needs a CPU for the rest of its time only.
-        most = free / awake if awake > 0 else math.inf
+        most = (cpus - left) / awake if awake > 0 else math.inf
         slower = max(1.0, min(computing, cpus) / left)
         needed = max(1, math.ceil(round(loader.making_s / max(rest_s, 1e-9), 2)))
         workers = int(min(needed, most))
-        if workers <= loader.workers:
-            continue
-        worst_s = max(rest_s * slower, loader.making_s / workers) + loader.transport_s
-        middle_s = max(rest_s * (1 + slower) / 2, loader.making_s / workers) + loader.transport_s
-        yield WorkerPlan(
-            workers=workers,
-            threads=left if left < account.model_threads else None,
-            step_s=middle_s,
-            worst_s=worst_s,
-        )
+        if workers > loader.workers:
+            made_s = loader.making_s / workers
+            yield WorkerPlan(
+                workers=workers,
+                threads=left if left < account.model_threads else None,
+                step_s=max(rest_s * (1 + slower) / 2, made_s) + loader.transport_s,
+                worst_s=max(rest_s * slower, made_s) + loader.transport_s,
+            )
 
 
 def workers_take_s(account: StepAccount) -> float:

@@ -32,8 +32,10 @@ def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, .
     for rank in report.ranks:
         steps = len(rank.steps)
         run = RunFacts(config={"loop": loop.name}, steps=steps, steady_steps=steps)
-        beside = Facts(summary=Summary(run=run), traces=(rank,), stragglers=report.stragglers)
-        findings, _ = diagnose(account_of(rank), beside)
+        findings, _ = diagnose(
+            account_of(rank),
+            Facts(summary=Summary(run=run), traces=(rank,), stragglers=report.stragglers),
+        )
         for finding in findings:
             before = costliest.get(finding.id)
             if before is None or (finding.fraction or 0.0) > (before.fraction or 0.0):
@@ -44,15 +46,13 @@ def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, .
 def account_of(rank: RankTrace) -> StepAccount:
     """The mean recorded step of a rank: the host's waits, and what its device waited for."""
     totals, step_s = rank.totals, rank.period_s
-    waited_s = totals.data_wait_s or 0.0
-    hidden = totals.h2d_overlap_fraction or 0.0
     device = None
     if rank.device_worked:
         device = DeviceAccount(
             data_s=totals.data_wait_exposed_s or 0.0,
             host_s=(totals.idle_host_bound_fraction or 0.0) * step_s,
             value_s=(totals.idle_sync_fraction or 0.0) * step_s,
-            copies_s=(totals.h2d_s or 0.0) * (1.0 - hidden),
+            copies_s=(totals.h2d_s or 0.0) * (1.0 - (totals.h2d_overlap_fraction or 0.0)),
             communication_s=totals.comm_exposed_s,
             busy_s=totals.gpu_busy_s,
         )
@@ -60,7 +60,11 @@ def account_of(rank: RankTrace) -> StepAccount:
     return StepAccount(
         step_s=step_s,
         # A trace of a few steps shows directly what it shows: its phases are not told apart.
-        loop_s={"data_wait": waited_s, "h2d": 0.0, "forward": computing_s or 0.0},
+        loop_s={
+            "data_wait": totals.data_wait_s or 0.0,
+            "h2d": 0.0,
+            "forward": computing_s or 0.0,
+        },
         device=device,
         fit_s=step_s,
         steps_s=step_s,

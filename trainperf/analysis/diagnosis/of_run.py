@@ -24,9 +24,9 @@ from trainperf.analysis.diagnosis.regions import (
 from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
-from trainperf.analysis.summary.lines import BETWEEN
 from trainperf.analysis.summary.schema import SyncPoint, with_named_phases
 from trainperf.core.artifacts.folder import Documents
+from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.chips import chip_of
 from trainperf.core.phases import PHASES, Gap
@@ -40,6 +40,7 @@ from trainperf.core.readings import (
     phase_reading,
 )
 from trainperf.meters.fold import not_covered
+from trainperf.traces.results import TraceTotals
 
 
 def account_of(facts: Facts) -> StepAccount:
@@ -56,21 +57,19 @@ def account_of(facts: Facts) -> StepAccount:
         step_s = sum(loop_s.values())
     device = None if run.device == "cpu" else _device(facts, step_s)
     regions, basis = _regions(facts, loop_s, device)
-    beyond_s: dict[str, float] = {}
     if basis == "audited":
         pool_s = pooled(regions, loop_s)
         forward = summary.lines_in("forward")
         if forward.samples and regions and pool_s == loop_s:
             regions = as_sampled(regions, forward, loop_s.get("forward", 0.0))
         loop_s = pool_s
-        beyond_s = unexplained_s(regions, loop_s)
     waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     return StepAccount(
         step_s=step_s,
         loop_s=loop_s,
         regions=regions,
         regions_basis=basis,
-        unexplained_s=beyond_s,
+        unexplained_s=unexplained_s(regions, loop_s) if basis == "audited" else {},
         device=device,
         loader=_loader(facts, loop_s, step_s, device) if step_s else None,
         # Other threads of Python that compute for what the loop hands to them.
@@ -109,8 +108,11 @@ def _late_s(point: SyncPoint, loop_s: dict[str, float]) -> dict[str, float]:
 
     What lies between update and forward, where a loader is told apart, is late like all of it.
     """
-    latest_last = sorted(point.late, key=lambda late: late.cause_s or 0.0)
-    late_s = {late.cause: late.cause_s or 0.0 for late in latest_last if late.cause}
+    late_s = {
+        late.cause: late.cause_s or 0.0
+        for late in sorted(point.late, key=lambda late: late.cause_s or 0.0)
+        if late.cause
+    }
     waited_s, own_s = loop_s.get("data_wait", 0.0), loop_s.get("between", 0.0)
     if "data_wait" in late_s and own_s:
         late_s["between"] = late_s["data_wait"] * own_s / (waited_s + own_s)
@@ -128,23 +130,22 @@ def _loop_s(facts: Facts) -> dict[str, float]:
     Ours is in callbacks, else outside every phase.  What rank 0 does to send the batches of all is
     the others' wait for data, not work of its own.
     """
-    loop_s: dict[str, float] = {}
-    sends = len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher"
-    for phase in PHASES:
-        reading = facts.summary.reading(phase_reading(phase.label))
-        spent_s = facts.worst(phase_reading(phase.label))
-        if reading is None or spent_s is None:
-            continue
-        if sends and phase.label in _SENDS:
-            spent_s = max((s for s in reading.per_rank[1:] if s is not None), default=0.0)
-        loop_s[phase.label] = spent_s
-    left_s = facts.value(OVERHEAD_S) or 0.0
-    for slot in _SENDS:
-        ours_s = min(left_s, loop_s.get(slot, 0.0))
-        loop_s[OWN] = loop_s.get(OWN, 0.0) + ours_s
-        left_s -= ours_s
-        if slot in loop_s:
-            loop_s[slot] -= ours_s
+    loop_s = {
+        phase.label: spent_s
+        for phase in PHASES
+        if (spent_s := facts.worst(phase_reading(phase.label))) is not None
+    }
+    slots = [slot for slot in _SENDS if slot in loop_s]
+    if len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
+        for slot in slots:
+            others_s = facts.summary.readings[phase_reading(slot)].per_rank[1:]
+            loop_s[slot] = max((s for s in others_s if s is not None), default=0.0)
+    overhead_s = facts.value(OVERHEAD_S) or 0.0
+    loop_s[OWN] = 0.0
+    for slot in slots:
+        ours_s = min(overhead_s - loop_s[OWN], loop_s[slot])
+        loop_s[OWN] += ours_s
+        loop_s[slot] -= ours_s
     return _told_apart(facts, with_named_phases(loop_s, facts.summary.named_phases))
 
 
@@ -155,8 +156,7 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
     """
     if not facts.loop.data_wait_is_bound:
         return loop_s
-    slots = ("data_wait", BETWEEN)
-    loads = next((each.loader_fraction for each in facts.summary.lines if each.slot in slots), None)
+    loads = facts.loads
     if loads is None:
         loads = 0.0 if facts.number("num_workers") is None else 1.0
     waited_s = loop_s.get("data_wait", 0.0)
@@ -188,21 +188,25 @@ def _device(facts: Facts, step_s: float) -> DeviceAccount:
     stalled, copied = facts.worst(DATA_STALL_FRACTION), facts.worst(H2D_FRACTION)
     latest = facts.captures[-1].ranks if facts.captures else ()
     traced = [rank for rank in latest if rank.device_worked]
-    totals = max(traced, key=lambda rank: rank.period_s).totals if traced else None
-    hidden = 0.0 if totals is None else totals.h2d_overlap_fraction or 0.0
-    value = None if totals is None else totals.idle_sync_fraction
-    host = None if totals is None else totals.idle_host_bound_fraction
+    slowest = max(traced, key=lambda rank: rank.period_s, default=None)
+    totals = TraceTotals(step_s=0.0, steps=0) if slowest is None else slowest.totals
+    hidden = totals.h2d_overlap_fraction or 0.0
     starved = (stalled or 0.0) >= LIMITS.notable
     offloaded = facts.settings.get("optimizer_device") == "cpu"
     return DeviceAccount(
-        host_s=None if host is None else host * step_s,
-        data_s=None if stalled is None else stalled * step_s,
-        copies_s=None if copied is None else copied * step_s * (1.0 - hidden),
-        value_s=None if value is None else value * step_s,
-        communication_s=None if totals is None else totals.comm_exposed_s,
-        busy_s=None if totals is None else totals.gpu_busy_s,
+        host_s=_part_s(totals.idle_host_bound_fraction, step_s),
+        data_s=_part_s(stalled, step_s),
+        copies_s=_part_s(copied, step_s * (1.0 - hidden)),
+        value_s=_part_s(totals.idle_sync_fraction, step_s),
+        communication_s=totals.comm_exposed_s,
+        busy_s=totals.gpu_busy_s,
         host_bound=None if starved or offloaded else facts.value(HOST_BOUND_FRACTION),
     )
+
+
+def _part_s(fraction: float | None, step_s: float) -> float | None:
+    """A share of a step in seconds, where it was measured."""
+    return None if fraction is None else fraction * step_s
 
 
 def _loader(
@@ -229,16 +233,15 @@ def _loader(
     ran_s = (ran or 0.0) * step_s
     if workers is None:
         return None
-    making_s = waited_s
-    if workers:
-        # Of workers that nobody waits for, and of a wait that is for handing over, what they
-        # compute is what making takes; workers that are waited for otherwise are busy all the time.
-        waits = waited_s >= LIMITS.worth * step_s
-        hands_over = ran is not None and ran_s < waited_s < HANDED_OVER_S * batches
-        making_s = at_work * step_s if waits and not hands_over else ran_s
+    # Of workers that nobody waits for, and of a wait that is for handing over, what they compute is
+    # what making takes; workers that are waited for otherwise are busy all the time.
+    waits = waited_s >= LIMITS.worth * step_s
+    hands_over = ran is not None and ran_s < waited_s < HANDED_OVER_S * batches
     return LoaderAccount(
         workers=int(workers),
-        making_s=making_s,
+        making_s=first_that_holds(
+            (waited_s, not workers), (at_work * step_s, waits and not hands_over), (ran_s, True)
+        ),
         transport_s=transport_s,
         computes_s=ran_s,
         batches=batches,

@@ -88,8 +88,7 @@ def trials_of_finding(name: str) -> tuple[str, ...]:
 
 def selects(names: Sequence[str], trial: str) -> bool:
     """Whether `--only` or `--without` name a trial, by its own name or that of its family."""
-    families = (offer for offer in OFFERS if offer.id in names)
-    return trial in names or any(offer.covers(trial) for offer in families)
+    return trial in names or any(offer.covers(trial) for offer in OFFERS if offer.id in names)
 
 
 def offered_trials(trials: Trials | None) -> tuple[OfferedTrial, ...]:

@@ -21,7 +21,8 @@ On another device the audit has sizes and no times: a trace has them, or they ar
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+
+import numpy as np
 
 from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
@@ -60,13 +61,10 @@ def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> t
     groups = grouped((_SLOTS[floor.use.part], floor) for floor in light.own)
     computed_s = {slot: sum(map(_busy_s, rows)) for slot, rows in groups.items()}
     # A plain loop without brackets, or a `backward()` nobody announced, has all in one slot.
-    mixed = [
-        slot
+    if any(
+        loop_s.get(slot, 0.0) < spent_s / (2 * SLOWED) and spent_s > sum(computed_s.values()) / 20
         for slot, spent_s in computed_s.items()
-        if loop_s.get(slot, 0.0) < spent_s / (2 * SLOWED)
-        and spent_s > sum(computed_s.values()) / 20
-    ]
-    if mixed:
+    ):
         groups, loop_s = {"forward": [*light.own]}, {"forward": _pool_s(loop_s)}
     return tuple(
         region
@@ -148,8 +146,7 @@ def spent_on(
         moving_s = region.use.moved_bytes / chip.memory_bytes_per_s
         bound = "compute" if region.compute_s >= moving_s else "memory"
         launch_s = region.use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
-        hidden = not on_host and launch_s <= region.ideal_s
-        launch_s = 0.0 if hidden else min(launch_s, region.run_s)
+        launch_s = min(launch_s, region.run_s) if on_host or launch_s > region.ideal_s else 0.0
         spent_s["launch"] += region.python_s + launch_s
         spent_s[bound] += region.run_s - launch_s
     return spent_s
@@ -177,54 +174,45 @@ def _laid_over(
     usual_s: float,
     slowed: float,
 ) -> Iterator[Region]:
+    calls = np.array([row.use.calls for row in rows])
+    busy_s = np.array([_busy_s(row) for row in rows])
+    before_s = np.array([row.use.before_s for row in rows])
     # What the audit adds to a call is in the shortest one, too: a launch on a machine so busy.
-    shortest_s = min(_busy_s(row) / row.use.calls for row in rows)
-    shortest_s = min(max(shortest_s, usual_s), SHORT_CALLS * usual_s)
-    adds_s = min(row.use.before_s / row.use.calls for row in rows)
-    usually_s = median(row.use.before_s / row.use.calls for row in rows) - adds_s
-    work_s = [_work_s(row, shortest_s) for row in rows]
-    short_s, long_s = [], []
-    for row in rows:
-        before_s = max(0.0, row.use.before_s - adds_s * row.use.calls)
-        short_s.append(min(before_s, usually_s * row.use.calls) + usual_s * row.use.calls)
-        long_s.append(max(0.0, before_s - usually_s * row.use.calls))
+    shortest_s = min(max((busy_s / calls).min(), usual_s), SHORT_CALLS * usual_s)
+    beyond_s = np.maximum(0.0, busy_s - shortest_s * calls)
+    # Calls that are all overhead computed nothing.
+    work_s = np.where(busy_s >= SHORT_CALLS * shortest_s * calls, beyond_s, 0.0)
+    adds_s = (before_s / calls).min()
+    usually_s = (np.median(before_s / calls) - adds_s) * calls
+    before_s = np.maximum(0.0, before_s - adds_s * calls)
+    short_s = np.minimum(before_s, usually_s) + usual_s * calls
+    long_s = np.maximum(0.0, before_s - usually_s)
     # On CPUs that others use, too, all of it takes longer by what the thread waits for one.
     quiet_s = phase_s / slowed
     # No call is quicker than a launch: work that the audit slowed down leaves time for calls.
-    around_s = min(max(quiet_s - sum(work_s), usual_s * sum(r.use.calls for r in rows)), quiet_s)
+    around_s = min(max(quiet_s - work_s.sum(), usual_s * calls.sum()), quiet_s)
     # A long stretch may be an interruption of the audited step: it gets what nothing else explains.
-    often = _ratio(around_s, sum(short_s), 1.0)
-    once = _ratio(around_s - often * sum(short_s), sum(long_s), 1.0)
-    python_s = often * sum(short_s) + once * sum(long_s)
-    factor = _ratio(quiet_s - python_s, sum(work_s), SLOWED)
-    often, once, factor = often * slowed, once * slowed, factor * slowed
-    for row, work, short, long in zip(rows, work_s, short_s, long_s, strict=True):
-        run_s, python_s = factor * work, often * short + once * long
+    often = _ratio(around_s, short_s.sum(), 1.0)
+    once = _ratio(around_s - often * short_s.sum(), long_s.sum(), 1.0)
+    python_s = often * short_s + once * long_s
+    run_s = _ratio(quiet_s - python_s.sum(), work_s.sum(), SLOWED) * work_s
+    seconds = slowed * np.stack([run_s, python_s, beyond_s + short_s + long_s], axis=1)
+    for row, (run, python, explained) in zip(rows, seconds.tolist(), strict=True):
         yield Region(
             use=row.use,
             slot=slot,
-            run_s=run_s,
-            python_s=python_s,
-            ideal_s=min(row.floor_s, run_s + python_s),
-            fused_s=min(row.fused_floor_s, run_s + python_s),
-            compute_s=min(row.compute_s or 0.0, run_s),
-            explained_s=slowed * (_beyond_s(row, shortest_s) + short + long),
+            run_s=run,
+            python_s=python,
+            ideal_s=min(row.floor_s, run + python),
+            fused_s=min(row.fused_floor_s, run + python),
+            compute_s=min(row.compute_s or 0.0, run),
+            explained_s=explained,
         )
 
 
 def _ratio(part_s: float, whole_s: float, most: float) -> float:
     """How much of it there is, at most so many times as much."""
     return min(max(part_s, 0.0) / whole_s, most) if whole_s > 0 else 0.0
-
-
-def _work_s(row: OperatorFloor, shortest_s: float) -> float:
-    """What its calls computed beyond what the audit adds; 0 of calls that are all overhead."""
-    long = _busy_s(row) >= SHORT_CALLS * shortest_s * row.use.calls
-    return _beyond_s(row, shortest_s) if long else 0.0
-
-
-def _beyond_s(row: OperatorFloor, shortest_s: float) -> float:
-    return max(0.0, _busy_s(row) - shortest_s * row.use.calls)
 
 
 def _busy_s(row: OperatorFloor) -> float:

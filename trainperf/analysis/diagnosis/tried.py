@@ -23,23 +23,23 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
     if finding.scope != "step" or not own:
         return finding
     ceilings = [trial for trial in own if trial.kind == "ceiling" and trial.counts]
-    resolved = [t for t in own if t.kind == "change" and t.speedup is not None and t.resolved]
+    compared = [t for t in own if t.kind == "change" and t.speedup is not None]
+    resolved = [trial for trial in compared if trial.resolved]
     most = _ceiling(finding, ceilings)
     changes = [_bounded(_measured(change, resolved), most) for change in finding.changes]
     listed = {change.measured.trial for change in changes if change.measured is not None}
     faster = [t for t in resolved if t.verdict == "faster" and t.id not in listed and t.apply]
-    results = [
-        sentence(trial, run)
-        for trial in own
-        if trial.kind == "change" and trial.speedup is not None
-    ]
-    results += [f"{each.title} instead: {at_most(_most(each))}, measured" for each in ceilings]
-    lost = finding.fraction
     return msgspec.structs.replace(
         finding,
         changes=(*changes, *map(_change, faster)),
-        fraction=lost if lost is None or most is None else min(lost, saving(most)),
-        evidence=(*finding.evidence, *results),
+        fraction=finding.fraction
+        if finding.fraction is None or most is None
+        else min(finding.fraction, saving(most)),
+        evidence=(
+            *finding.evidence,
+            *(sentence(trial, run) for trial in compared),
+            *(f"{each.title} instead: {at_most(_most(each))}, measured" for each in ceilings),
+        ),
         confidence="high" if resolved else finding.confidence,
     )
 
@@ -72,8 +72,7 @@ def _measured(change: ChangeGain, trials: Sequence[TrialResult]) -> ChangeGain:
     if not own:
         return change
     best = max(own, key=lambda trial: (trial.verdict == "faster", trial.speedup or 1.0))
-    mends = best.verdict == "faster" and best.apply
-    action = line_to_write(best) if mends else change.action
+    action = line_to_write(best) if best.verdict == "faster" and best.apply else change.action
     return msgspec.structs.replace(change, measured=gain_of(best), action=action)
 
 

@@ -6,6 +6,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.lines import FEWEST_SAMPLES
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.findings import LIMITS
+from trainperf.core.groups import summed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +49,24 @@ def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWo
     rows = [] if lines is None else [w for w in lines.workers if number in (None, w.of)]
     if len({(row.dataset, row.of) for row in rows}) != 1:
         return None
-    making_s, all_s = [0.0] * rows[0].of, [0.0] * rows[0].of
-    samples, batches = [0] * rows[0].of, [0] * rows[0].of
-    for row in rows:
-        making_s[row.worker] += row.making_s
-        all_s[row.worker] += row.making_s + row.waiting_s
-        samples[row.worker] += row.samples
-        batches[row.worker] += row.batches or 0
-    most_s = max(making_s)
-    if not most_s or samples[making_s.index(most_s)] < FEWEST_SAMPLES:
+    making_s = summed((row.worker, row.making_s) for row in rows)
+    all_s = summed((row.worker, row.making_s + row.waiting_s) for row in rows)
+    batches = summed((row.worker, row.batches or 0) for row in rows)
+    busiest = max(making_s, key=making_s.__getitem__)
+    samples = sum(row.samples for row in rows if row.worker == busiest)
+    if not making_s[busiest] or samples < FEWEST_SAMPLES:
         return None
     counted = all(row.batches is not None for row in rows)
-    work = batches if counted and any(batches) else making_s
+    work = [*batches.values()] if counted and any(batches.values()) else [*making_s.values()]
     ran_s, lacked_s = sum(row.ran_s for row in rows), sum(row.lacked_cpu_s for row in rows)
     return LoaderWorkers(
         making=tuple(
-            busy_s / (spent_s or 1.0) for busy_s, spent_s in zip(making_s, all_s, strict=True)
+            making_s.get(at, 0.0) / (all_s.get(at, 0.0) or 1.0) for at in range(rows[0].of)
         ),
-        batches=tuple(batches) if counted else (),
+        batches=tuple(batches.get(at, 0) for at in range(rows[0].of)) if counted else (),
         at_work=sum(each > LIMITS.worth * max(work) for each in work),
         iterable=rows[0].iterable,
-        hands_over=sum(row.handing_s for row in rows) > sum(making_s),
+        hands_over=sum(row.handing_s for row in rows) > sum(making_s.values()),
         starting_s=max(row.starting_s for row in rows),
         threads=max(row.threads for row in rows),
         lacked=lacked_s / ((ran_s + lacked_s) or 1.0),

@@ -3,7 +3,6 @@
 from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, OUTSIDE, PHASE, TWINS, Change
 
 
-_TENTH = "every tenth time leaves a tenth"
 _FIFTIETH = "every fiftieth time leaves a fiftieth"
 
 CHANGES: tuple[Change, ...] = (
@@ -56,7 +55,7 @@ CHANGES: tuple[Change, ...] = (
         advice="Let the thread beside the training work less",
         how="do what {name} does seldom, after the fit, or in a process on CPUs of its own",
         realises=0.9,
-        source=_TENTH,
+        source="every tenth time leaves a tenth",
         confirm="trainperf compare BEFORE AFTER: the step is shorter",
     ),
     Change(

@@ -3,8 +3,6 @@
 from trainperf.analysis.diagnosis.changes.change import HF, Change
 
 
-_UNMEASURED = "not measured"
-
 CHANGES: tuple[Change, ...] = (
     Change(
         id="no_straggling_answer",
@@ -86,7 +84,7 @@ CHANGES: tuple[Change, ...] = (
         },
         effort="hours",
         realises=None,
-        source=_UNMEASURED,
+        source="not measured",
         confirm="trainperf report: more generated tokens/s",
     ),
     Change(

@@ -5,6 +5,7 @@ import re
 from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, times
 
@@ -46,11 +47,10 @@ def scheduler_per_micro_batch(account: StepAccount, facts: Facts) -> Cause | Non
     if stepped is None or not updates or passes is None or updates < LIMITS.steps:
         return None
     fast, ranks = stepped / updates, facts.run.world_size
-    prepared = "accelerate" in facts.run.software and ranks > 1
-    by_accelerate = prepared and abs(fast - ranks) <= LIMITS.notable * ranks
-    if fast < 1.5 or by_accelerate:  # one is right, and less is a schedule by the epoch
+    for_each_rank = ranks > 1 and abs(fast - ranks) <= LIMITS.notable * ranks
+    # One is right, and less is a schedule by the epoch.
+    if fast < 1.5 or (for_each_rank and "accelerate" in facts.run.software):
         return None
-    with_each = abs(stepped - passes) <= LIMITS.notable * passes
     return Cause(
         id="scheduler_per_micro_batch",
         title=f"the learning-rate schedule runs {times(fast)} as fast as the updates",
@@ -61,7 +61,13 @@ def scheduler_per_micro_batch(account: StepAccount, facts: Facts) -> Cause | Non
             ),
             f"{count(passes)} micro-batches make these updates",
         ),
-        changes=(Use(change="schedule_per_update" if with_each else "schedule_once"),),
+        changes=(
+            Use(
+                change="schedule_per_update"
+                if abs(stepped - passes) <= LIMITS.notable * passes
+                else "schedule_once"
+            ),
+        ),
         severity="high",
         urgent=True,
     )
@@ -79,13 +85,12 @@ def train_mode(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG
     kinds = None if facts.loop.trains else facts.settings.get("train_mode")
     if not kinds:
         return None
-    drawn = facts.settings.get("answers_drawn") is True
     return Cause(
         id="train_mode",
         title="the model answers in train mode: the same request gets other answers",
-        evidence=(
+        evidence=texts_of(
             f"in train mode: {kinds}",
-            *(("the answers depend on random numbers",) if drawn else ()),
+            facts.settings.get("answers_drawn") is True and "the answers depend on random numbers",
         ),
         changes=(Use(change="eval_mode"),),
         severity="high",
@@ -102,11 +107,10 @@ def dropout_left_on(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     Wrong where: the dropout is wanted in answers, as for Monte Carlo dropout.
     To confirm: the same request twice: the answers differ.
     """
-    settings, audit = facts.settings, facts.documents.audit
-    names = [] if audit is None else [use.name for use in audit.operators]
-    drops = any(map(_DROPS.search, names))
+    settings, names = facts.settings, [use.name for use in facts.uses]
     # Fused attention drops inside: where nothing else draws, it is what drew.
-    drops |= any(map(_FUSES.search, names)) and not any(map(_SAMPLES.search, names))
+    fuses = any(map(_FUSES.search, names)) and not any(map(_SAMPLES.search, names))
+    drops = fuses or any(map(_DROPS.search, names))
     if settings.get("train_mode") or settings.get("answers_drawn") is not True or not drops:
         return None
     part = str(settings.get("answers_drawn_in") or "")

@@ -1,7 +1,8 @@
 """Detectors of code in the step: metrics, values read back, Python between operators."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from statistics import fmean
 
 from trainperf.analysis.diagnosis.account import (
     WORK,
@@ -15,6 +16,7 @@ from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import (
     LOOP,
     READS,
+    calls_of,
     is_near,
     lines_of,
     place_of,
@@ -54,13 +56,16 @@ def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # 
     Wrong where: what is counted after the loss is for the next step, e.g. to balance experts.
     To confirm: `trainperf prove` with the metric every n-th batch.
     """
-    rows = list(_metrics(account))
+    rows = _metrics(account)
     where, called_at = place_of(rows)
-    calls = plural(sum(region.use.calls for region in rows), "operator")
+    calls = plural(calls_of(rows), "operator")
     return Cause(
         id="metrics_every_batch",
         title=f"a metric in every batch takes {share(account.share(total_s(rows)))} of the step",
-        evidence=(f"{calls} that no gradient flows through and no loss needs", *lines_of(rows)),
+        evidence=(
+            f"{calls} that no gradient flows through and no loss needs",
+            *lines_of(rows),
+        ),
         changes=(
             Use(change="rarer_metric", values={"at": f" ({called_at})" if called_at else ""}),
         ),
@@ -71,7 +76,7 @@ def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # 
     )
 
 
-def _metrics(account: StepAccount) -> Iterator[Region]:
+def _metrics(account: StepAccount) -> list[Region]:
     """Forward work without a gradient that is surely for reading only."""
     learned = {r.use.line for r in account.regions if r.use.part in ("backward", "recompute")}
     forward = [r for r in account.regions if r.use.part == "forward" and r.use.line]
@@ -81,12 +86,13 @@ def _metrics(account: StepAccount) -> Iterator[Region]:
     free = [r for r in forward if r.use.line not in learned | products]
     later = forward[forward.index(loss[-1]) :] if loss else []
     after = [r for r in later if r.use.line not in learned | products]
-    deciding = {region.use.line for region in after if region.use.short_name in DECIDES}
-    for region in free:
-        line = region.use.line or ""
-        near = region in after and any(is_near(line, other or "") for other in deciding)
-        if near or METRICS.intersection(line.split("/")):
-            yield region
+    deciding = {r.use.line or "" for r in after if r.use.short_name in DECIDES}
+    return [
+        region
+        for region in free
+        if METRICS.intersection((region.use.line or "").split("/"))
+        or (region in after and any(is_near(region.use.line or "", line) for line in deciding))
+    ]
 
 
 def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
@@ -101,8 +107,9 @@ def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
     trace.
     """
-    on_host = account.device is None
-    return _value_loop(account, facts) if on_host else _waits_for_values(account, facts)
+    return (
+        _value_loop(account, facts) if account.device is None else _waits_for_values(account, facts)
+    )
 
 
 @worth(LIMITS.notable)
@@ -110,14 +117,17 @@ def _value_loop(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: AR
     """Python decides value by value what one operator could do for all."""
     rows = read_in_loops(account.regions)
     read = {id(use) for use in reads(region.use for region in rows)}
-    where, called_at = place_of(region for region in rows if id(region.use) in read)
-    values = plural(sum(r.use.calls for r in rows if id(r.use) in read), "value")
+    reading = [region for region in rows if id(region.use) in read]
+    where, called_at = place_of(reading)
     return Cause(
         id="hidden_syncs",
         title=f"a Python loop over tensor values takes {share(account.share(total_s(rows)))} of "
         f"the step",
         evidence=(
-            f"{values} read one by one per step (.item(), float(), print or an if on a tensor)",
+            (
+                f"{plural(calls_of(reading), 'value')} read one by one per step (.item(), float(), "
+                "print or an if on a tensor)"
+            ),
             *lines_of(rows),
         ),
         changes=(Use(change="tensor_operations"),),
@@ -151,11 +161,12 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
     if not rows and account.share(lost_s) < LIMITS.worth:
         return None
     settings = _reading_settings(facts) if lost_s else {}
-    reading = f"{plural(sum(use.calls for use in rows), 'read')} per step make the host wait"
-    idling = f"the device idles {share(account.share(lost_s))} of the step while the host waits for"
     return Cause(
         id="hidden_syncs",
-        title=f"{idling} a value" if lost_s else reading,
+        title=f"the device idles {share(account.share(lost_s))} of the step while the host waits "
+        "for a value"
+        if lost_s
+        else f"{plural(sum(use.calls for use in rows), 'read')} per step make the host wait",
         evidence=(
             *(f"{r.line}: {r.short_name}, {plural(r.calls, 'time')} per step" for r in rows[:3]),
             *settings.values(),
@@ -179,12 +190,10 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _read_from_device(facts: Facts) -> list[OperatorUse]:
     """Operators of the audit that hand a value to the host, the most frequent first."""
-    audit = facts.documents.audit
-    uses = () if audit is None else audit.operators
-    rows = [use for use in reads(uses) if use.place != "host"]
+    rows = [use for use in reads(facts.uses) if use.place != "host"]
     rows += [
         use
-        for use in uses
+        for use in facts.uses
         if use.place == "link"
         and use.line
         and use not in rows
@@ -198,7 +207,7 @@ def _both_wait_s(account: StepAccount, trace: RankTrace | None) -> float:
     idle_s = 0.0 if account.device is None else account.device.value_s or 0.0
     steps = () if trace is None else trace.steps
     waits = [step.sync_s for step in steps if step.sync_s is not None]
-    return min(idle_s, sum(waits) / len(waits)) if waits else idle_s
+    return min(idle_s, fmean(waits)) if waits else idle_s
 
 
 def _reading_settings(facts: Facts) -> dict[str, str]:
@@ -241,37 +250,42 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     if not coded or not account.host_decides:
         return None
     slot, code = max(coded, key=lambda pair: account.spent(pair[0]) * pair[1].line.fraction)
-    lost_s, least_s, most_s = (
-        account.spent(slot) * part for part in (code.line.fraction, code.low, code.high)
-    )
-    if account.share(least_s) < LIMITS.notable:
+    claim = of_plain_code(account, slot, code)
+    if account.share(account.spent(slot) * code.low) < LIMITS.notable:
         return None
-    ends = f"{share(account.share(least_s))} to {share(account.share(most_s))}"
+    low, high = (share(account.share(account.spent(slot) * part)) for part in (code.low, code.high))
     return Cause(
         id="python_in_step",
         title=f"{code.line.subject} in {slot if slot in WORK else 'the loop'} takes "
-        f"{share(account.share(lost_s))} of the step without a tensor operation",
+        f"{share(account.share(claim.removes_s))} of the step without a tensor operation",
         evidence=(
-            f"{code.line.name}: {ends} of the step (95 % CI, {code.line.samples} samples)",
+            f"{code.line.name}: {low} to {high} of the step (95 % CI, {code.line.samples} samples)",
             f"running there: {', '.join(code.names)}",
         ),
         changes=(Use(change=_what_helps(code.names[0]), values={"name": code.line.subject}),),
-        claim=of_plain_code(account, slot, code),
+        claim=claim,
         where=code.line.where,
         confidence="high" if account.device is None else "medium",
     )
 
 
 def of_plain_code(account: StepAccount, slot: str, code: PlainCode) -> Claim:
-    """What a function runs in a slot that is no tensor operation, by samples."""
+    """What a function runs in a slot that is no tensor operation, by samples.
+
+    Where the slot's operators have no time beside it, the audited step had the same seconds before
+    an operator of another line: their share of all of them is claimed as well.
+    """
     near = tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where))
     lost_s = account.spent(slot) * code.line.fraction
+    rows = [region for region in account.regions if region.slot == slot]
+    rows_s = sum(region.run_s if region in near else region.seconds for region in rows)
+    left_s = account.spent(slot) - lost_s
     return Claim(
         owns_s={slot: lost_s},
         removes_s=lost_s,
         at_most_s=account.spent(slot) * code.high,
         before=near,
-        shrinks=_crowded_out(account, slot, lost_s, near),
+        shrinks=max(0.0, 1.0 - left_s / rows_s) if rows_s else 0.0,
     )
 
 
@@ -286,18 +300,6 @@ def _what_helps(name: str) -> str:
         ("write_rarely", _WRITES.fullmatch(name)),
         ("python_out_of_step", True),
     )
-
-
-def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:
-    """Share of a slot's operators for which it has no time beside what no operator takes.
-
-    Then the audited step had the same seconds before an operator of another line.
-    """
-    waits_s = {id(region): region.python_s for region in before}
-    rows = [region for region in account.regions if region.slot == slot]
-    rows_s = sum(region.seconds - waits_s.get(id(region), 0.0) for region in rows)
-    left_s = account.spent(slot) - lost_s
-    return max(0.0, 1.0 - left_s / rows_s) if rows_s else 0.0
 
 
 @worth(LIMITS.notable)
@@ -316,10 +318,12 @@ def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     # One audited step may have been interrupted there: the steady ones must lack that time, too,
     # and samples of many steps must have seen it.
-    uses = () if facts.documents.audit is None else facts.documents.audit.operators
-    ran_s = sum(use.host_s for use in uses if use.part == "forward")
-    unexplained_s = max(0.0, account.spent(region.slot) - ran_s)
-    lost_s = min(region.python_s, unexplained_s, _seen_s(account, facts, region))
+    spent_s, sampled = account.spent(region.slot), facts.summary.lines_in(region.slot)
+    ran_s = sum(use.host_s for use in facts.uses if use.part == "forward")
+    lost_s = min(region.python_s, max(0.0, spent_s - ran_s))
+    if sampled.samples:
+        near = (line for line in sampled.lines if is_near(line.where, region.use.line or ""))
+        lost_s = min(lost_s, spent_s * sum(line.fraction for line in near))
     return Cause(
         id="python_in_step",
         title=f"Python in forward takes {share(account.share(lost_s))} of the step while no "
@@ -334,10 +338,3 @@ def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
         called_at=region.use.called_at or "",
         confidence="medium",
     )
-
-
-def _seen_s(account: StepAccount, facts: Facts, region: Region) -> float:
-    """Seconds of a step that samples saw in lines near a region's; its slot's without samples."""
-    sampled = facts.summary.lines_in(region.slot)
-    near = sum(at.fraction for at in sampled.lines if is_near(at.where, region.use.line or ""))
-    return (near if sampled.samples else 1.0) * account.spent(region.slot)

@@ -69,15 +69,16 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     # A running fit will be longer than it is now.
     if not step_s or facts.run.state == "running":
         return None
-    document = facts.documents.compilation
-    compiled_s = 0.0 if document is None else compiled_once_s(document, facts)
+    compiled_s = compiled_once_s(facts.compilation, facts)
     beyond_s, saves_s = first_s - step_s, (COMPILED_GAIN - 1) * step_s
-    compiles = document is not None and compiled_s >= beyond_s / 2
+    compiles = compiled_s >= beyond_s / 2
     waited_s = min(first_batches_s(account, facts), beyond_s)
-    unsaved_s = compiled_s - saves_s * facts.run.steps
     pays = plural(math.ceil(compiled_s / saves_s), "step")
     what, change, lost_s, most_s = first_that_holds(
-        (("compiling", "compile_long_runs", unsaved_s, compiled_s), compiles),
+        (
+            ("compiling", "compile_long_runs", compiled_s - saves_s * facts.run.steps, compiled_s),
+            compiles,
+        ),
         (("the first batch", "first_batch_sooner", waited_s, waited_s), waited_s >= beyond_s / 2),
         (("the first step", "pay_once", beyond_s, beyond_s), True),
     )
@@ -124,19 +125,17 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the shapes settle after the steps that were recorded.
     To confirm: `TORCH_LOGS=recompiles`; the reading `recompiles` of a longer run.
     """
-    document = facts.documents.compilation
-    late = [] if document is None else recompiled_late(document)
+    late = recompiled_late(facts.compilation)
     steps = {graph.step for graph in late if graph.step is not None}
     # A shape that is seen to change is compiled once more, for all lengths: that is ordinary.
-    if document is None or len(steps) < 2:
+    if len(steps) < 2:
         return None
-    lost_s = excess_s(document, facts, steps)
+    lost_s = excess_s(facts.compilation, facts, steps)
     often = Counter((graph.function, graph.where) for graph in late).most_common(1)[0][0]
     worst = [graph for graph in late if (graph.function, graph.where) == often][-1]
     given_up = [graph for graph in late if graph.gave_up]
     reason, where = _guard(worst)
     changed = _SIZE.search(reason)
-    values = {} if changed is None else {"name": changed["name"], "dim": changed["dim"]}
     change = first_that_holds(
         ("dynamic_shapes", changed),
         ("one_grad_mode", "grad_mode" in reason or "GLOBAL_STATE" in reason),
@@ -157,7 +156,7 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
                 for graph in given_up[:1]
             ),
         ),
-        changes=(Use(change=change, values=values),),
+        changes=(Use(change=change, values=changed.groupdict() if changed else {}),),
         claim=Claim(pauses_s={"recompiling": lost_s}),
         where=where,
         bounded=not given_up,
@@ -214,30 +213,35 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     Wrong where: the break is between layers that take long: two graphs are then as fast as one.
     To confirm: `torch.compile(…, fullgraph=True)`; `trainperf prove` with the break removed.
     """
-    document = facts.documents.compilation
-    every = () if document is None else document.breaks
+    every = facts.compilation.breaks
     others = [each for each in every if not _OF_DDP.search(f"{each.where} {each.reason}")]
-    if document is None or not others:
+    if not others:
         return None
     breaks = sorted(others, key=lambda each: bool(_INSTALLED.search(each.where)))
     first, installed = breaks[0], _INSTALLED.search(breaks[0].where)
-    matches = [_INSTALLED.search(each.where) for each in breaks]
-    packages = dict.fromkeys(match["package"] for match in matches if match)
-    reason = first.reason.lower()
-    own, of_package = next(
-        changes for phrases, *changes in _BREAKS if any(word in reason for word in phrases)
+    packages = dict.fromkeys(
+        match["package"] for each in breaks if (match := _INSTALLED.search(each.where))
     )
-    change = of_package if installed else own
+    own, of_package = next(
+        changes
+        for phrases, *changes in _BREAKS
+        if any(word in first.reason.lower() for word in phrases)
+    )
     return Cause(
         id="graph_breaks",
         title=f"compiled code breaks at {plural(len({each.where for each in breaks}), 'place')}"
         + (f", all inside {' and '.join(packages)}" if installed else ""),
         evidence=(
             *(f"{_line(each)}: {_short(each.reason)}" for each in breaks[:3]),
-            f"{plural(document.graphs, 'graph')} in total; what a single one would gain is unknown",
+            (
+                f"{plural(facts.compilation.graphs, 'graph')} in total; what a single one would "
+                "gain is unknown"
+            ),
         ),
         changes=(
-            Use(change=change, values={"package": installed["package"] if installed else ""}),
+            Use(change=of_package, values={"package": installed["package"]})
+            if installed
+            else Use(change=own),
         ),
         where=first.where,
         confidence="low" if installed else "medium",
@@ -271,21 +275,19 @@ def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: what is left out is a small part of the step.
     To confirm: `TORCH_LOGS=cudagraphs`; `trainperf prove` with another mode of torch.compile.
     """
-    document = facts.documents.compilation
-    if document is None or account.device is None:
-        return None
+    document = facts.compilation
     # Forward and backward of a graph are recorded apart; of more than 8 each torch itself warns.
     many = document.recorded > 8 * 2 * max(1, document.graphs)
-    if not many and not document.unrecorded:
+    if account.device is None or not (many or document.unrecorded):
         return None
     reasons = dict.fromkeys(filter(None, (each.unrecorded for each in document.compiled)))
     kinds = (change for text in reasons for words, change in _UNRECORDED if words in text)
-    left_out = plural(document.unrecorded, "graph")
     return Cause(
         id="cuda_graphs",
         title=f"{document.recorded} CUDA graphs were recorded, one for each shape"
         if many
-        else f"torch.compile records no CUDA graph of {left_out}, though it was asked to",
+        else f"torch.compile records no CUDA graph of {plural(document.unrecorded, 'graph')}, "
+        "though it was asked to",
         evidence=tuple(map(_short, reasons)) or ("torch told no reason",),
         changes=(Use(change="fixed_shapes" if many else next(kinds, "another_mode")),),
         confidence="medium",
@@ -301,10 +303,9 @@ def ddp_pieces(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG
     Wrong where: the buckets are as small as they are to begin reducing early.
     To confirm: `trainperf prove` with larger buckets, or `torch._dynamo.config.optimize_ddp=False`.
     """
-    document = facts.documents.compilation
-    breaks = () if document is None else document.breaks
-    cuts = sum(each.times for each in breaks if "DDPOptimizer" in each.reason)
-    pieces = cuts / max(1, 0 if document is None else document.graphs)
+    document = facts.compilation
+    cuts = sum(each.times for each in document.breaks if "DDPOptimizer" in each.reason)
+    pieces = cuts / max(1, document.graphs)
     if pieces <= usual_buckets(facts):
         return None
     return Cause(

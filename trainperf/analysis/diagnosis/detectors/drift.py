@@ -1,16 +1,16 @@
 """Detector of changes over time: steps that become slower."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from math import inf
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.detectors.memory import gathering
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Moved, RunChange
-from trainperf.core.choice import first_that_holds
+from trainperf.core.choice import first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     count,
@@ -51,8 +51,20 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     what moves along says so.
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
-    levels = (_level(level, facts) for level in _unexplained(facts))
-    changes = [*levels, *_drift(facts)]
+    long_term = facts.summary.long_term
+    # Of which nothing is seen that the machine did.
+    levels = [
+        level
+        for level in long_term.levels
+        if not facts.machine_slowed(
+            level.from_step,
+            (level.until_step or facts.run.steps) - 1,
+            level.ends_s / level.begins_s - 1,
+        )
+    ]
+    changes = [_level(level, facts) for level in levels]
+    if long_term.drift is not None:
+        changes.append(_drift(long_term.drift, facts))
     worst = max(changes, key=lambda each: account.part_of(each.claim or Claim()), default=None)
     if worst is None:
         return None
@@ -78,7 +90,6 @@ def _slower(
         where: The line.
         values: For the words of the change of the catalogue.
     """
-    sure = does in ("larger_batches", "slower_data", "hook_does_more")
     return Cause(
         id="slower_since",
         title=title,
@@ -86,16 +97,10 @@ def _slower(
         changes=(Use(change=does, values=values),),
         claim=Claim(pauses_s={"slower_since": change.lost_s}),
         where=where,
-        confidence="high" if sure else "medium",
+        confidence="high"
+        if does in ("larger_batches", "slower_data", "hook_does_more")
+        else "medium",
     )
-
-
-def _unexplained(facts: Facts) -> Iterator[RunChange]:
-    """Levels of which nothing is seen that the machine did."""
-    for level in facts.summary.long_term.levels:
-        last = (facts.run.steps if level.until_step is None else level.until_step) - 1
-        if not facts.machine_slowed(level.from_step, last, level.ends_s / level.begins_s - 1):
-            yield level
 
 
 def _level(level: RunChange, facts: Facts) -> Cause:
@@ -105,14 +110,12 @@ def _level(level: RunChange, facts: Facts) -> Cause:
         if level.until_step is None
         else f"steps {level.from_step:,} to {level.until_step - 1:,} take"
     )
-    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_ends_s - level.phase_begins_s
-    if level.alike and level.rank is None:
-        what, more_s = _ALIKE, level.ends_s - level.begins_s
-    longer = share(level.ends_s / level.begins_s - 1)
+    what, begins_s, ends_s = _what_grew(level)
     return _slower(
         level,
         _changed(level, facts),
-        title=f"{when} {longer} longer: {what}, +{duration(more_s)}{_full(level, facts)}",
+        title=f"{when} {share(level.ends_s / level.begins_s - 1)} longer: {what}, "
+        f"+{duration(ends_s - begins_s)}{_full(level, facts)}",
         evidence=(
             (
                 f"change point: a step takes {duration(level.begins_s)} before and "
@@ -127,11 +130,8 @@ def _level(level: RunChange, facts: Facts) -> Cause:
     )
 
 
-def _drift(facts: Facts) -> Iterator[Cause]:
+def _drift(drift: RunChange, facts: Facts) -> Cause:
     """Bit by bit: something gathers, or is read or written as a whole."""
-    drift = facts.summary.long_term.drift
-    if drift is None:
-        return
     line = facts.owner_of_phase(drift.phase)
     holder = next((each for each in gathering(facts) if each.name), None)
     logger = facts.settings.get("loggers") if drift.phase == "loop" else None
@@ -142,16 +142,13 @@ def _drift(facts: Facts) -> Iterator[Cause]:
         ("find_what_gathers", drift.phase == "data_wait" and facts.waits_in_own_code),
         (_GATHERING.get(drift.phase, changed), True),
     )
-    names = (holder and holder.name, logger, line and line.name, words(drift.phase))
-    grows = f"{words(drift.phase)}{_on(drift)} grows"
-    begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
-    if drift.alike and drift.rank is None:
-        grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
-    yield _slower(
+    names = texts_of(holder and holder.name, logger, line and line.name, words(drift.phase))
+    what, begins_s, ends_s = _what_grew(drift)
+    return _slower(
         drift,
         change,
-        title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
-        f"{duration(ends_s)} per step{_full(drift, facts)}",
+        title=f"steps get slower all the time: {what}{',' if what == _ALIKE else ' grows'} from "
+        f"{duration(begins_s)} to {duration(ends_s)} per step{_full(drift, facts)}",
         evidence=(
             (
                 f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
@@ -167,7 +164,7 @@ def _drift(facts: Facts) -> Iterator[Cause]:
                 else ()
             ),
         ),
-        name=str(next(filter(None, names))),
+        name=names[0],
         since="over the run",
         across="at its beginning and at its end",
         where=(line.where if line else "") or (holder.where if holder else ""),
@@ -223,17 +220,21 @@ def _used(change: RunChange, facts: Facts) -> tuple[str, ...]:
     """How full, and what of it tensors of this process held."""
     used, capacity = _filled(change, facts), facts.number("device_memory_bytes")
     held = facts.value(MEMORY_PEAK_BYTES)
-    own = f"; tensors held {size(held)} at most" if held else ""
-    return of_evidence(
+    return texts_of(
         used is not None
         and capacity
         and f"memory in use of the device's {size(capacity)}: {share(used.before / capacity)} "
-        f"before and {share(used.after / capacity)} after{own}"
+        f"before and {share(used.after / capacity)} after"
+        + (f"; tensors held {size(held)} at most" if held else "")
     )
 
 
-def _on(change: RunChange) -> str:
-    return "" if change.rank is None else f" on rank {change.rank}"
+def _what_grew(change: RunChange) -> tuple[str, float, float]:
+    """A phase, or all of the computing alike, and its seconds before and after."""
+    if change.alike and change.rank is None:
+        return _ALIKE, change.begins_s, change.ends_s
+    on = "" if change.rank is None else f" on rank {change.rank}"
+    return f"{words(change.phase)}{on}", change.phase_begins_s, change.phase_ends_s
 
 
 def _along(moved: Collection[Moved]) -> tuple[str, ...]:

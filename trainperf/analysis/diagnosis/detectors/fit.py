@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import heaviest, sampled
 from trainperf.analysis.diagnosis.detectors.validation import cheaper
 from trainperf.analysis.diagnosis.facts import Facts
@@ -15,7 +15,7 @@ from trainperf.core.artifacts.lines import (
     IMPORTS,
     PREPARING,
 )
-from trainperf.core.choice import all_that_hold, first_that_holds
+from trainperf.core.choice import all_that_hold, first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     duration,
@@ -35,9 +35,6 @@ from trainperf.core.readings import (
 from trainperf.meters.fold import not_covered
 
 
-_SHARDED = ("FullyShardedDataParallel", "FSDPModule")
-
-
 def _pause(
     account: StepAccount, facts: Facts, kind: str, rarer: str, least: float, *further: Use
 ) -> Cause | None:
@@ -50,29 +47,32 @@ def _pause(
     claim = of_pause(account, kind, number)
     spent_s = claim.pauses_s[kind]
     lost = account.share_of_fit(spent_s)
-    changes = list(further)
-    if lost >= least:
-        # Rounded first: half a millionth must not make a whole number the next one.
-        fewer = max(
-            2,
-            math.ceil(round(lost * (1 - LIMITS.worth) / (max(1 - lost, 0.001) * LIMITS.worth), 6)),
-        )
-        values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
-        changes.append(Use(change=rarer, values=values, realises=1 - 1 / fewer))
+    left = max(1 - lost, 0.001)
+    # Rounded first: half a millionth must not make a whole number the next one.
+    fewer = max(2, math.ceil(round(lost * (1 - LIMITS.worth) / (left * LIMITS.worth), 6)))
+    seldom = Use(
+        change=rarer,
+        values={"fewer": fewer, "part": f"{1 / fewer:.2g}"},
+        realises=1 - 1 / fewer,
+    )
+    changes = (*further, *all_that_hold((seldom, lost >= least)))
     if not changes or not number or lost < LIMITS.worth:
         return None
-    apart = plural(max(1, round(facts.run.steps / number)), "step")
-    pace = f": {duration(spent_s / number)} each, one in {apart}"
+    steps = plural(max(1, round(facts.run.steps / number)), "step")
     return Cause(
         id=kind,
         title=f"{kind} takes {share(lost)} of the fit",
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}"
-            + (pace if number > 1 and facts.run.steps else ""),
+            + (
+                f": {duration(spent_s / number)} each, one in {steps}"
+                if number > 1 and facts.run.steps
+                else ""
+            ),
             *sampled(line),
             *heaviest(facts, kind),
         ),
-        changes=tuple(changes),
+        changes=changes,
         claim=claim,
         where="" if line is None else line.where,
     )
@@ -90,8 +90,8 @@ def validation(account: StepAccount, facts: Facts) -> Cause | None:
     for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
-    graph = facts.settings.get("validation_grad") is True
-    further = (*cheaper(account, facts), *((Use(change="validate_without_grad"),) if graph else ()))
+    graph = (Use(change="validate_without_grad"), facts.settings.get("validation_grad") is True)
+    further = (*cheaper(account, facts), *all_that_hold(graph))
     return _pause(account, facts, "validation", "validate_less", LIMITS.critical, *further)
 
 
@@ -105,7 +105,8 @@ def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf compare` with a run without checkpoints, by the fit clock.
     """
     cause = _pause(account, facts, "checkpoint", "checkpoint_less", LIMITS.notable)
-    if cause is None or facts.settings.get("wrapper") not in _SHARDED:
+    wrapper = facts.settings.get("wrapper")
+    if cause is None or wrapper not in ("FullyShardedDataParallel", "FSDPModule"):
         return cause
     return replace(cause, changes=(*cause.changes, Use(change="sharded_checkpoint")))
 
@@ -130,19 +131,18 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         or not_covered(facts.summary.reading(STEP_MEAN_S))
     ):
         return None
-    titles = {
-        "train_longer": f"{plural(steps, 'step')} {'is' if steps == 1 else 'are'} too few for a "
-        "steady state",
-        "log_more": "the means in the log are too few, or too far apart, for a steady state",
-        "find_what_changes": "the step time never settled",
-    }
-    logged = not_covered(facts.summary.reading(STEP_S))
-    change = first_that_holds(
-        ("train_longer", few), ("log_more", logged), ("find_what_changes", True)
+    are = "is" if steps == 1 else "are"
+    change, title = first_that_holds(
+        (("train_longer", f"{plural(steps, 'step')} {are} too few for a steady state"), few),
+        (
+            ("log_more", "the means in the log are too few, or too far apart, for a steady state"),
+            not_covered(facts.summary.reading(STEP_S)),
+        ),
+        (("find_what_changes", "the step time never settled"), True),
     )
     return Cause(
         id="no_steady_state",
-        title=titles[change],
+        title=title,
         evidence=(f"{plural(steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",),
         changes=(Use(change=change),),
         severity="low",
@@ -178,20 +178,19 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     if spent_s < least_s or lost < LIMITS.critical:
         return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
-    mostly = (
-        "" if most == BEFORE_FIT else f"{duration(prepared_s[most])} of it {words(most)}",
-        f"not cached: {why}" if most in MAPS and why else "",
-        f"on {facts.run.prepared_ranks} of {plural(facts.run.world_size, 'rank')}"
-        if facts.run.prepared_ranks > 1
-        else "",
+    mostly = texts_of(
+        most != BEFORE_FIT and f"{duration(prepared_s[most])} of it {words(most)}",
+        most in MAPS and why and f"not cached: {why}",
+        facts.run.prepared_ranks > 1
+        and f"on {facts.run.prepared_ranks} of {plural(facts.run.world_size, 'rank')}",
     )
     return Cause(
         id="before_first_step",
         title=f"{duration(spent_s)} of the script's own work before the first step, "
-        f"{share(lost)} of all it takes{''.join(f', {part}' for part in mostly if part)}",
+        f"{', '.join((f'{share(lost)} of all it takes', *mostly))}",
         evidence=(
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
-            *of_evidence(most in MAPS and not why and KEPT),
+            *texts_of(most in MAPS and not why and KEPT),
             *sampled(line),
             *heaviest(facts, most),
         ),
@@ -228,9 +227,11 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> tuple[
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
     code, saves = facts.summary.lines_in(most).host, fraction * (1 - 1 / cpus)
-    dear, line = (code and code.line.fraction >= LIMITS.mostly), code and code.line.name
     return all_that_hold(
-        (Use(change="prepare_cheaper", values={"name": line}), dear),
+        (
+            Use(change="prepare_cheaper", values={"name": code and code.line.name}),
+            code and code.line.fraction >= LIMITS.mostly,
+        ),
         (Use(change="keep_prepared", values={"name": name}), most not in MAPS),
         (
             Use(change="let_datasets_cache", values={"why": uncached}),

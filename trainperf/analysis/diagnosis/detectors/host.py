@@ -13,10 +13,11 @@ from trainperf.analysis.diagnosis.account import (
     of_slots,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
-from trainperf.analysis.diagnosis.detectors.lines import place_of
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.detectors.lines import calls_of, place_of
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import COLLECT, OBJECTS
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
 from trainperf.core.groups import summed
@@ -65,7 +66,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             *(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named),
             *_meanwhile(account, threads),
-            *of_evidence(not named and "no hook was timed by name"),
+            *texts_of(not named and "no hook was timed by name"),
         ),
         changes=(Use(change="rarer_callback", values={"hook": name}),),
         claim=replace(claim, threads=threads),
@@ -92,7 +93,7 @@ def logging(account: StepAccount, facts: Facts) -> Cause | None:
     if not rows or not logs or account.share(inside_s + after_s) < LIMITS.notable:
         return None
     claim, threads, (where, called_at) = of_regions(rows), _writers(account), place_of(rows)
-    calls = plural(sum(region.use.calls for region in rows), "operator")
+    calls = plural(calls_of(rows), "operator")
     return Cause(
         id="logging",
         title=f"logging takes {share(account.share(inside_s + after_s))} of the step",
@@ -137,7 +138,7 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
         "last hook",
         evidence=(
             f"{duration(claim.removes_s)} of {step} between last hook and fetch",
-            *of_evidence(shown and f"on the progress bar: {shown}"),
+            *texts_of(shown and f"on the progress bar: {shown}"),
             *_meanwhile(account, threads),
         ),
         changes=(Use(change="log_rarely"),),
@@ -149,9 +150,8 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _logs(settings: Mapping[str, Scalar]) -> bool:
     """Whether a trainer has a logger, a progress bar or a metric to reduce, as far as was noted."""
-    shows = "Progress" in str(settings.get("callbacks", ""))
-    logged = (settings.get(key) for key in ("loggers", "prog_bar_metrics", "sync_dist_metrics"))
-    return "callbacks" not in settings or shows or any(logged)
+    shows = "callbacks" not in settings or "Progress" in str(settings["callbacks"])
+    return shows or any(map(settings.get, ("loggers", "prog_bar_metrics", "sync_dist_metrics")))
 
 
 def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
@@ -229,7 +229,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
                 f"{_PLACES[place]}, in {each.samples} samples"
                 for place, each in lines.items()
             ),
-            *of_evidence(not lines and "no line was seen in most of it"),
+            *texts_of(not lines and "no line was seen in most of it"),
             *_meanwhile(account, threads),
         ),
         changes=tuple(
@@ -263,19 +263,19 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         "memory is filled before it is written",
         "cudnn_deterministic": "convolutions that sum in a fixed order instead of the fastest ones",
     }
-    convolves = beside and settings.get("convolution_format")
-    matters = {"launch_blocking": beside, "cudnn_deterministic": convolves}
+    matters = {
+        "launch_blocking": beside,
+        "cudnn_deterministic": beside and settings.get("convolution_format"),
+    }
     on = [name for name in whys if settings.get(name) and matters.get(name, True)]
     if not on or not account.judged:
         return None
-    claim = _of_anomalies(account) if "detect_anomaly" in on else None
-    names = " and ".join(words(name) for name in on)
     return Cause(
         id="debug_modes",
-        title=f"{names} {'is' if len(on) == 1 else 'are'} on in training",
+        title=f"{' and '.join(map(words, on))} {'is' if len(on) == 1 else 'are'} on in training",
         evidence=tuple(whys[name] for name in on),
         changes=tuple(Use(change=f"no_{name}") for name in on),
-        claim=claim,
+        claim=_of_anomalies(account) if "detect_anomaly" in on else None,
         confidence="medium",
         severity="high" if on[0] in _DEAR else "low",
     )
@@ -289,8 +289,7 @@ def _of_anomalies(account: StepAccount) -> Claim | None:
     passes = [region for region in account.regions if region.use.part != "optimizer"]
     looks = [region for region in passes if region.use.short_name in CHECKS]
     around, most_s = of_python(passes), total_s(passes) - sum(r.ideal_s for r in passes)
-    looks_s = [(region.slot, region.run_s) for region in looks]
-    owns_s = summed([*around.owns_s.items(), *looks_s])
+    owns_s = summed([*around.owns_s.items(), *((look.slot, look.run_s) for look in looks)])
     if account.device is not None or not sum(owns_s.values()):
         return None
     return replace(
@@ -314,12 +313,11 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     """
     paused_s, unusual = facts.worst(GC_S) or 0.0, facts.summary.excluded.get("gc", 0)
     first_s, step_s = facts.value(FIRST_STEP_S), facts.value(STEP_S)
-    once_s = max(0.0, (first_s or 0.0) - step_s) if step_s else 0.0
-    beyond_s = paused_s if unusual else paused_s - once_s
+    once_s = max(0.0, first_s - step_s) if first_s and step_s and not unusual else 0.0
     asked_s = {call.where: call.fraction * account.steps_s for call in facts.summary.collects}
-    mostly = sum(asked_s.values()) >= LIMITS.mostly * paused_s
-    by_hand, per_step_s = [*asked_s] if mostly else [], paused_s / max(1, facts.run.steps)
-    if account.share_of_fit(beyond_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
+    by_hand = [*asked_s] if sum(asked_s.values()) >= LIMITS.mostly * paused_s else []
+    per_step_s = paused_s / max(1, facts.run.steps)
+    if account.share_of_fit(paused_s - once_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
         id="garbage",
@@ -349,14 +347,16 @@ def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: a time is read once in many steps, and the samples are few.
     To confirm: `trainperf prove` without the call.
     """
-    calls = [
-        (call.fraction * account.spent(lines.slot), lines.slot, call)
-        for lines in facts.summary.lines
-        if account.spent(lines.slot)
-        for call in lines.stalls
-        if not call.name.endswith(OBJECTS)
-    ]
-    calls.sort(key=lambda each: -each[0])
+    calls = sorted(
+        (
+            (call.fraction * account.spent(lines.slot), lines.slot, call)
+            for lines in facts.summary.lines
+            if account.spent(lines.slot)
+            for call in lines.stalls
+            if not call.name.endswith(OBJECTS)
+        ),
+        key=lambda each: -each[0],
+    )
     owns_s, device = summed((slot, spent_s) for spent_s, slot, _ in calls), account.device
     spent_s, decides = sum(owns_s.values()), not account.host_decides
     if account.share(spent_s) < account.least:
@@ -367,15 +367,16 @@ def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
         idle_s = [s for s in (device.host_s, device.value_s) if s is not None]
         removes_s = min(removes_s, sum(idle_s)) if idle_s else removes_s
         owns_s = {slot: s for slot, s in owns_s.items() if slot not in WORK}
-    works = "the device works meanwhile: " if decides else ""
     return Cause(
         id="device_calls",
         title=f"{' and '.join(dict.fromkeys(call.name for *_, call in calls))} take "
         f"{share(account.share(spent_s))} of the step",
         evidence=(
             *(f"{call.name} at {call.where}: {duration(s)} per step" for s, _, call in calls[:3]),
-            *of_evidence(
-                removes_s < spent_s and f"{works}{duration(removes_s)} per step are lost at most"
+            *texts_of(
+                removes_s < spent_s
+                and f"{'the device works meanwhile: ' if decides else ''}{duration(removes_s)} per "
+                "step are lost at most"
             ),
         ),
         changes=(Use(change="no_synchronize" if 2 * waits_s > spent_s else "keep_cache"),),
@@ -400,12 +401,14 @@ def own_cost(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG00
     # it.
     if account.share(cost_s) < 0.03:
         return None
-    removes_s = cost_s if account.share(cost_s) >= LIMITS.notable else 0.0
     return Cause(
         id="own_cost",
         title=f"trainperf's overhead is {share(account.share(cost_s))} of the step",
         evidence=(f"{duration(cost_s)} of {duration(account.step_s)} per step",),
         changes=(Use(change="measure_less"),),
-        claim=Claim(owns_s={OWN: cost_s}, removes_s=removes_s),
+        claim=Claim(
+            owns_s={OWN: cost_s},
+            removes_s=cost_s if account.share(cost_s) >= LIMITS.notable else 0.0,
+        ),
         severity="low",
     )

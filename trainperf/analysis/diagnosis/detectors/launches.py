@@ -11,26 +11,26 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     of_slots,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
-from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of, sampled
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.detectors.lines import calls_of, place_of, sampled
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     MANY_CALLS,
-    calls_of,
     cause_in_operators,
-    is_looped,
     is_tiny,
+    often_and_short,
     passes,
 )
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.diagnosis.memory_room import room_beside, room_for
+from trainperf.analysis.diagnosis.memory_room import room_for
 from trainperf.analysis.diagnosis.regions import SHORT_CALLS
 from trainperf.analysis.roofline.roofline import LAUNCH_S
-from trainperf.core.choice import all_that_hold
+from trainperf.core.choice import all_that_hold, texts_of
 from trainperf.core.findings import LIMITS, REFILL_BYTES, REFILL_S
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.groups import largest
 
 
+@worth(LIMITS.notable)
 def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
     """An update is made of micro-batches that would fit into the memory as one.
 
@@ -62,6 +62,7 @@ def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
     """A module is called again and again with tensors of one shape, where one call would do.
 
@@ -85,15 +86,18 @@ def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
     loaded = number != round(facts.samples_in(account.step_s)) or facts.number("batch_size") == 1
     if number == 1 or not account.host_decides or (number == facts.micro_batches and loaded):
         return None
-    of_loop = [row for row in called if (row.use.repeated, row.use.passes) == (name, number)]
-    rows = [row for row in of_loop if row.use.calls >= number - 1]
-    if not room_beside(account, facts, sum(row.use.written_bytes for row in rows)):
+    rows = [
+        row
+        for row in called
+        if (row.use.repeated, row.use.passes) == (name, number) and row.use.calls >= number - 1
+    ]
+    written = sum(row.use.written_bytes for row in rows)
+    if room_for(account, facts, more_bytes=written) is None:
         return None
     claim = of_regions(rows, stays_s=sum(_at_once_s(row, number, facts) for row in rows))
     # Of the gaps before passes that are heard as micro-batches one comes after an update.
     gaps_s = account.spent("between") if number == facts.micro_batches else 0.0
-    inside = f"{name}."
-    around = [row for row in rows if not f"{row.use.module}.".startswith(inside)]
+    around = [row for row in rows if not f"{row.use.module}.".startswith(f"{name}.")]
     where, _ = place_of(around or rows)
     return cause_in_operators(
         Cause(
@@ -131,6 +135,7 @@ def _at_once_s(row: Region, number: int, facts: Facts) -> float:
     return work_s + (row.seconds - work_s) / number
 
 
+@worth(LIMITS.notable)
 def equal_modules(account: StepAccount, facts: Facts) -> Cause | None:
     """A Python loop calls equal modules, none of which needs another one's result.
 
@@ -181,20 +186,20 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only compile SCRIPT`; `trainperf prove` with a larger batch, in
     samples per second; a trace shows idle time before launches.
     """
-    tiny = _tiny_operators(account, facts) or _loop_in_capture(account, facts)
-    return tiny or _idle_device(account, facts)
+    return (
+        _tiny_operators(account, facts)
+        or _loop_in_capture(account, facts)
+        or _idle_device(account, facts)
+    )
 
 
 def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
-    audit = facts.documents.audit
-    if audit is None or not account.host_decides:
+    if not facts.uses or not account.host_decides:
         return None
     every = passes(account)
-    tiny = [row for row in every if is_tiny(row, facts)]
-    often = [row for row in every if row.use.calls >= LOOP * audit.micro_batches]
-    looping = [row for row in often if is_tiny(row, facts) or is_looped(row, facts)]
+    looping = often_and_short(every, facts)
     loops = calls_of(looping) >= MANY_CALLS
-    rows = looping if loops else tiny
+    rows = looping if loops else [row for row in every if is_tiny(row, facts)]
     claim = of_regions(rows, stays_s=sum(row.fused_s for row in rows))
     # In a healthy step of a few ms small operators add up to a tenth.
     least = LIMITS.critical if loops else 3 * LIMITS.notable
@@ -202,8 +207,7 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
     if not most_calls or account.share(claim.removes_s) < least:
         return None
     calls = count(calls_of(rows))
-    where, _ = place_of(rows)
-    one_operator = [Use(change="one_operator", values={"where": where})] if loops else []
+    one_operator = Use(change="one_operator", values={"where": place_of(rows)[0]})
     return cause_in_operators(
         Cause(
             id="launch_bound",
@@ -211,7 +215,10 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
             if loops
             else f"{calls} tiny operators keep the step busy launching",
             evidence=(),
-            changes=(*one_operator, *_fewer_launches(account, facts, claim.removes_s)),
+            changes=(
+                *all_that_hold((one_operator, loops)),
+                *_fewer_launches(account, facts, claim.removes_s),
+            ),
             claim=claim,
         ),
         rows,
@@ -239,7 +246,6 @@ def _loop_in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     # A deep model calls the same operators by the hundred, too.
     if part < LIMITS.critical or sum(each.calls for each in often) < MANY_CALLS * least:
         return None
-    shares = {slot: spent_s / work.removes_s for slot, spent_s in work.owns_s.items()}
     lost_s, where = min(part * account.step_s, work.removes_s), line.where if line else ""
     named = (f"{each.name.removeprefix('aten::')} {each.calls // steps:,} times" for each in often)
     return Cause(
@@ -251,7 +257,10 @@ def _loop_in_capture(account: StepAccount, facts: Facts) -> Cause | None:
             *sampled(line),
         ),
         changes=(Use(change="one_operator", values={"where": where or "their line"}),),
-        claim=Claim(owns_s={at: s * lost_s for at, s in shares.items()}, removes_s=lost_s),
+        claim=Claim(
+            owns_s={slot: s / work.removes_s * lost_s for slot, s in work.owns_s.items()},
+            removes_s=lost_s,
+        ),
         where=where,
         bounded=False,
         confidence="medium",
@@ -277,10 +286,9 @@ def _fits_a_core(account: StepAccount, facts: Facts) -> bool:
 
     It is taken to do a FLOP in the time in which it reads a byte; what launches is the same.
     """
-    audit = facts.documents.audit
-    if account.device is None or audit is None or facts.run.world_size > 1:
+    if account.device is None or not facts.uses or facts.run.world_size > 1:
         return False
-    work = sum(max(use.flops, use.moved_bytes) for use in audit.operators)
+    work = sum(max(use.flops, use.moved_bytes) for use in facts.uses)
     return work / REFILL_BYTES * REFILL_S < LIMITS.mostly * account.step_s
 
 
@@ -309,7 +317,7 @@ def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"the device is idle {late} of the time because launches come too late"
         if idle
         else f"the device waits for the host in {bound_in}",
-        evidence=of_evidence(
+        evidence=texts_of(
             *_launched(facts),
             bound and f"the device had caught up in {bound_in} when forward and backward returned",
         ),
@@ -327,9 +335,10 @@ def _launched(facts: Facts) -> tuple[str, ...]:
         return ()
     kernels, busy_s = trace.totals.kernels, trace.totals.cpu_op_s or 0.0
     short = sum(step.short_kernels or 0 for step in trace.steps) / max(1, len(trace.steps))
-    few = f"; {share(short / kernels)} of them take less than 10 µs"
-    busy = f"its operators keep the host busy for {duration(busy_s)}"
-    return of_evidence(
-        f"a step launches {count(round(kernels))} kernels, and {busy}"
-        f"{few if short >= LIMITS.mostly * kernels else ''}"
+    mostly = f"; {share(short / kernels)} of them take less than 10 µs"
+    return (
+        (
+            f"a step launches {count(round(kernels))} kernels, and its operators keep the host "
+            f"busy for {duration(busy_s)}{mostly if short >= LIMITS.mostly * kernels else ''}"
+        ),
     )

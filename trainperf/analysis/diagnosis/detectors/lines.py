@@ -1,6 +1,6 @@
 """Lines of code, and operators that a line calls: what several detectors say of a place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from trainperf.analysis.diagnosis.account import (
     Region,
@@ -9,6 +9,7 @@ from trainperf.analysis.diagnosis.account import (
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.groups import grouped, largest
@@ -32,34 +33,39 @@ READS = (
 
 def place_of(regions: Iterable[Region]) -> tuple[str, str]:
     """`file:line` that weighs most, and the user's line that called it if it is a library's."""
-    weights = (
-        ((region.use.line, region.use.called_at or ""), region.seconds)
-        for region in regions
-        if region.use.line is not None
+    return largest(
+        (
+            ((region.use.line, region.use.called_at or ""), region.seconds)
+            for region in regions
+            if region.use.line is not None
+        ),
+        default=("", ""),
     )
-    return largest(weights, ("", ""))
 
 
-def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:
+def lines_of(regions: Iterable[Region], most: int = 2) -> Iterator[str]:
     """The lines that weigh most, each with its time and its operators."""
     groups = grouped(
         (region.use.line or region.use.module or "an unknown place", region) for region in regions
     )
     ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
-    places = []
     for place, mine in ranked[:most]:
         names = dict.fromkeys(r.use.short_name for r in sorted(mine, key=lambda r: -r.seconds))
-        calls = plural(sum(region.use.calls for region in mine), "call")
+        calls = plural(calls_of(mine), "call")
         listed = ", ".join([*names][:4]) + (", …" if len(names) > 4 else "")
-        places.append(f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}")
-    return tuple(places)
+        yield f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}"
+
+
+def calls_of(regions: Iterable[Region]) -> int:
+    """How often operators are called."""
+    return sum(region.use.calls for region in regions)
 
 
 def sampled(line: LineShare | None) -> tuple[str, ...]:
     """The function that most of it was seen in."""
-    if line is None:
-        return ()
-    return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
+    return texts_of(
+        line and f"{line.name}: {share(line.fraction)} of that in {line.samples} samples"
+    )
 
 
 def heaviest(facts: Facts, slot: str) -> tuple[str, ...]:
@@ -67,7 +73,7 @@ def heaviest(facts: Facts, slot: str) -> tuple[str, ...]:
     lines = facts.summary.lines_in(slot).lines
     heavy = [line for line in lines if line.fraction >= LIMITS.notable]
     listed = ", ".join(f"{line.where} {share(line.fraction)}" for line in heavy[:3])
-    return (listed,) if len(heavy) > 1 else ()
+    return texts_of(len(heavy) > 1 and listed)
 
 
 def is_near(first: str, second: str) -> bool:

@@ -1,7 +1,9 @@
 """Detectors of the loader: its workers, its waits, its starts."""
 
+from collections.abc import Callable, Sequence
+
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,
@@ -13,7 +15,7 @@ from trainperf.analysis.diagnosis.law import (
 from trainperf.analysis.diagnosis.workers import sampled_workers
 from trainperf.analysis.summary.schema import HostShare, LineShare
 from trainperf.core.artifacts.lines import WORKER_MAKING
-from trainperf.core.choice import all_that_hold
+from trainperf.core.choice import all_that_hold, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.readings import (
@@ -21,8 +23,6 @@ from trainperf.core.readings import (
     DATA_WAIT_FRACTION,
 )
 
-
-SPAWNED = ("spawn", "forkserver")
 
 OWN_WAYS = {
     "WebDataset": "num_workers of its WebLoader, or of the DataLoader around the dataset, up to "
@@ -48,9 +48,11 @@ def lost_to_loader_s(account: StepAccount) -> float:
 def of_loader(account: StepAccount) -> Claim:
     """All of the wait has its owner, also what a device hides."""
     lost_s = lost_to_loader_s(account)
-    lost = {} if account.device is None else {"data_s": lost_s}
-    owns_s = {"data_wait": account.spent("data_wait")}
-    return Claim(owns_s=owns_s, removes_s=lost_s, device=lost)
+    return Claim(
+        owns_s={"data_wait": account.spent("data_wait")},
+        removes_s=lost_s,
+        device={} if account.device is None else {"data_s": lost_s},
+    )
 
 
 @worth(LIMITS.notable)
@@ -69,26 +71,26 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     host, inside = facts.summary.host, sampled_workers(facts)
     if host is None or not account.step_s:
         return None
-    each, inside_waited = (1, 0.0) if inside is None else (inside.threads, inside.lacked)
+    each = 1 if inside is None else inside.threads
     workers = each * host.workers
     if host.threads + workers <= host.cpus_per_rank:
         return None
     waited = host.waited_fraction or 0.0
-    workers_waited = max(host.workers_waited_fraction or 0.0, inside_waited if each > 1 else 0.0)
+    workers_waited = max(
+        host.workers_waited_fraction or 0.0, inside.lacked if inside and each > 1 else 0.0
+    )
     used = each * (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = workers + 1 > host.cpus_per_rank and not idle
     # Workers ready to run for a third of their time are slowed by what they wait for.
-    claim = of_loader(account)
-    by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
-    if not by_loader:
-        claim = Claim(removes_s=waited * account.step_s)
+    loads, waits = of_loader(account), Claim(removes_s=waited * account.step_s)
+    by_loader = crowded and workers_waited >= 1 / 3 and loads.removes_s > waits.removes_s
     who = plural(host.threads, "thread") + (
         f" and {plural(host.workers, 'worker')}" if host.workers else ""
     )
     who += f" of {each} threads" if each > 1 else ""
     whole = f"{plural(host.ranks, 'rank')} with {who} each" if host.ranks > 1 else who
-    waits = (
+    lacks = (
         f"workers wait for a CPU {share(workers_waited)}"
         if by_loader
         else f"a training thread waits for one {share(waited)}"
@@ -96,8 +98,8 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     cpus = host.cpus_per_rank * host.ranks
     return Cause(
         id="oversubscription",
-        title=f"{whole} on {cpus:.3g} {'CPU' if cpus == 1 else 'CPUs'}: {waits} of the time",
-        evidence=of_evidence(
+        title=f"{whole} on {cpus:.3g} {'CPU' if cpus == 1 else 'CPUs'}: {lacks} of the time",
+        evidence=texts_of(
             each > 1 and f"each of {host.workers} workers computes with {each} threads",
             waited and f"the training thread had no CPU {share(waited)} of the time",
             workers_waited and f"workers had none {share(workers_waited)} of theirs",
@@ -105,7 +107,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
             and f"the quota was used up in {share(host.throttled_fraction)} of its periods",
         ),
         changes=_fewer(account, host, each),
-        claim=claim,
+        claim=loads if by_loader else waits,
     )
 
 
@@ -158,9 +160,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     inside = sampled_workers(facts)
     hands_over = inside is not None and inside.hands_over
     owner = facts.summary.owner("data_wait" if loader is None or alone else WORKER_MAKING)
-    waited, step = duration(account.spent("data_wait")), duration(account.step_s)
-    function = owner.function if owner else ""
-    changes = _loader_changes(account, facts, function, hands_over=hands_over)
+    changes = _loader_changes(account, facts, owner, hands_over=hands_over)
     if not changes:
         return None
     return Cause(
@@ -169,8 +169,9 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         f"{', mainly for transport' if hands_over else ''}"
         f"{'' if len(facts.run.ranks) == 1 else ' on the rank that waits longest'}",
         evidence=(
-            *of_evidence(
-                f"{waited} of {step} per step in the loader's next()",
+            *texts_of(
+                f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} per step in "
+                "the loader's next()",
                 account.device is not None
                 and f"the device idled for data {share(lost)} of the step",
             ),
@@ -198,24 +199,22 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     """
     inside, shards = sampled_workers(facts), facts.number("dataset_shards")
     loader, lost_s = account.loader, lost_to_loader_s(account)
-    if loader is None or not loader.idle or account.share(lost_s) < account.least:
-        return None
-    if shards is None and (inside is None or not inside.iterable):
+    unseen = shards is None and (inside is None or not inside.iterable)
+    if loader is None or not loader.idle or unseen or account.share(lost_s) < account.least:
         return None
     owner, number = facts.summary.owner(WORKER_MAKING), loader.workers or 0
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
     making, few = () if inside is None else inside.making, int(min(shards or number, number))
     batches = () if inside is None else inside.batches
-    delivered = [f"worker {at}: {each:,}" for at, each in enumerate(batches)]
     little = "next to nothing" if batches and batches.count(0) < loader.idle else "nothing"
-    shares = [f"worker {at}: {share(part)}" for at, part in enumerate(making)]
     return Cause(
         id="idle_workers",
         title=f"{loader.idle} of the loader's {number} workers deliver {little}"
         + (f": the dataset has {plural(few, 'shard')}" if number - few == loader.idle else ""),
-        evidence=of_evidence(
-            delivered and f"batches: {', '.join(delivered[:8])}",
-            shares and f"share of the time in which batches were made: {', '.join(shares[:8])}",
+        evidence=texts_of(
+            batches and f"batches: {_of_workers(batches, '{:,}'.format)}",
+            making
+            and f"share of the time in which batches were made: {_of_workers(making, share)}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
         ),
         changes=(
@@ -229,6 +228,11 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
         claim=of_loader(account),
         where="" if owner is None else owner.where,
     )
+
+
+def _of_workers(numbers: Sequence[float], in_words: Callable[[float], str]) -> str:
+    """What is known of each worker, of the first eight."""
+    return ", ".join(f"worker {at}: {in_words(each)}" for at, each in enumerate(numbers[:8]))
 
 
 def _is_short(loader: LoaderAccount) -> bool:
@@ -247,35 +251,37 @@ def _loader_facts(account: StepAccount, facts: Facts, owner: LineShare | None) -
     )
     if loader is None:
         library = facts.settings.get("loader_library")
-        unknown = "the loader's settings are unknown"
-        return of_evidence(f"{library} makes the batches" if library else unknown, whose)
-    here = f": {duration(waited_s)} per step to make batches in this process"
-    computed = workers and loader.making_s < waited_s
-    unseen = workers and sampled_workers(facts) is None
-    return of_evidence(
-        f"num_workers={workers}{'' if workers else here}",
+        makes = f"{library} makes the batches" if library else "the loader's settings are unknown"
+        return texts_of(makes, whose)
+    return texts_of(
+        f"num_workers={workers}"
+        if workers
+        else f"num_workers=0: {duration(waited_s)} per step to make batches in this process",
         loader.asleep >= LIMITS.mostly
         and f"{share(loader.asleep)} of that asleep, so that workers share CPUs",
-        computed and f"the workers compute only {duration(loader.making_s)} of a step",
+        workers
+        and loader.making_s < waited_s
+        and f"the workers compute only {duration(loader.making_s)} of a step",
         account.others_cpus
         and f"other processes kept {account.others_cpus:.1f} of {facts.cpus} CPUs busy, and a "
         "worker needs one",
         whose,
-        unseen
-        and facts.settings.get("worker_start") in SPAWNED
+        workers
+        and sampled_workers(facts) is None
+        and facts.settings.get("worker_start") in ("spawn", "forkserver")
         and "workers are spawned: what they do is seen under `trainperf run` only",
     )
 
 
 def _loader_changes(
-    account: StepAccount, facts: Facts, function: str, *, hands_over: bool
+    account: StepAccount, facts: Facts, owner: LineShare | None, *, hands_over: bool
 ) -> tuple[Use, ...]:
     """All that would help by the law, each with its own step.
 
     Args:
         account: Of the step.
         facts: Of the run.
-        function: In which most of the making was seen; empty where it was not.
+        owner: In which most of the making was seen.
         hands_over: Whether workers hand their batches over for longer than they make them.
     """
     loader, rest_s = account.loader, account.step_s - lost_to_loader_s(account)
@@ -288,16 +294,15 @@ def _loader_changes(
     alone_s = account.step_s - account.spent("data_wait") + loader.making_s
     returns = loader.workers and alone_s < account.step_s
     makes = not hands_over and not (loader.workers and _is_short(loader))
-    name = function or "__getitem__ and collate_fn"
-    sample, asleep = _cheaper_sample(account, name, rest_s), loader.asleep
-    if asleep >= LIMITS.mostly:
-        sample = Use(change="nearer_data", values={"part": name}, realises=0.9 * asleep)
+    name = (owner and owner.function) or "__getitem__ and collate_fn"
+    nearer = Use(change="nearer_data", values={"part": name}, realises=0.9 * loader.asleep)
     return (
         *_as_planned(worker_plan(account), loader, rest_s),
         *all_that_hold(
             (Use(change="no_workers", step_s=alone_s, least_s=rest_s), returns),
             (Use(change="send_less"), hands_over),
-            (sample, makes),
+            (nearer, makes and loader.asleep >= LIMITS.mostly),
+            (_cheaper_sample(account, name, rest_s), makes and loader.asleep < LIMITS.mostly),
         ),
     )
 
@@ -306,14 +311,19 @@ def _as_planned(plan: WorkerPlan | None, loader: LoaderAccount, rest_s: float) -
     """The number of workers that the law says; none where it helps nowhere."""
     if plan is None:
         return ()
-    how = {
-        "workers": plural(plan.workers, "worker"),
-        "number": plan.workers,
-        "threads": plan.threads,
-    }
-    change = "more_workers" if plan.threads is None else "workers_and_threads"
-    least_s = max(rest_s, loader.making_s / plan.workers)
-    return (Use(change=change, values=how, step_s=plan.step_s, least_s=least_s),)
+    number = plan.workers
+    return (
+        Use(
+            change="more_workers" if plan.threads is None else "workers_and_threads",
+            values={
+                "workers": plural(number, "worker"),
+                "number": number,
+                "threads": plan.threads,
+            },
+            step_s=plan.step_s,
+            least_s=max(rest_s, loader.making_s / number),
+        ),
+    )
 
 
 def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
@@ -324,14 +334,12 @@ def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
         part: What makes samples.
         rest_s: What the step takes without a wait for them, in which workers take CPUs from it.
     """
-    takes_s, values = account.share(rest_s) * workers_take_s(account), {"part": part}
-    if not takes_s:
-        return Use(change="cheaper_sample", values=values)
+    takes_s = account.share(rest_s) * workers_take_s(account)
     return Use(
         change="cheaper_sample",
-        values=values,
-        step_s=rest_s - takes_s,
-        least_s=rest_s - HELD_UP * takes_s,
+        values={"part": part},
+        step_s=rest_s - takes_s if takes_s else None,
+        least_s=rest_s - HELD_UP * takes_s if takes_s else None,
     )
 
 
@@ -401,20 +409,20 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
             return None
         per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps
         spent_s = per_step_s * max(slow.of_steps, facts.run.steady_steps)
-        more_s = duration(slow.slow_s - slow.typical_s)
-        much = f"{more_s} more in one step of {slow.every}: the length of the loader's epoch"
+        more = duration(slow.slow_s - slow.typical_s)
+        much = f"{more} more in one step of {slow.every}: the length of the loader's epoch"
         claim = Claim(pauses_s={"epoch_boundary": spent_s}, owns_s={"data_wait": per_step_s})
     else:
         return None
     inside = sampled_workers(facts)
-    starting_s = 0.0 if inside is None else inside.starting_s
     return Cause(
         id="epoch_start",
         title=f"{share(account.share_of_fit(spent_s))} of the fit goes into starting epochs",
-        evidence=of_evidence(
+        evidence=texts_of(
             much,
-            starting_s * epochs >= spent_s / 2
-            and f"a worker takes {duration(starting_s)} to start",
+            inside is not None
+            and inside.starting_s * epochs >= spent_s / 2
+            and f"a worker takes {duration(inside.starting_s)} to start",
         ),
         changes=(Use(change="persistent_workers"),),
         claim=claim,

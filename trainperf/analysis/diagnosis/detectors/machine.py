@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from trainperf.analysis.diagnosis.account import (
     WORK,
@@ -72,17 +73,14 @@ _IN_WORDS: Mapping[str, Callable[[float], str]] = {
 }
 """Each value in words."""
 
-_SEEN_BY_SLOWER_STEPS = ("disk",)
-"""No fault by itself when it lasts: a training may read all the time."""
-
 
 def _which(cause: CauseFacts) -> str:
     """Which steps, and by how much: `steps 4,100–4,300 were 12 % slower`."""
     if cause.slower is None:
         return f"in {share(cause.fraction)} of the time"
     number = "" if cause.lasted else f"{cause.steps:,} of "
-    which = f"{number}{step_range(cause.first_step, cause.last_step)}"
-    return f"{which} were {share(cause.slower)} slower"
+    which = step_range(cause.first_step, cause.last_step)
+    return f"{number}{which} were {share(cause.slower)} slower"
 
 
 def _place(cause: CauseFacts, facts: Facts) -> str:
@@ -96,10 +94,11 @@ def _place(cause: CauseFacts, facts: Facts) -> str:
 def _lasts(cause: CauseFacts) -> bool:
     """Whether it held for most of the run, so that nothing tells what steps take without it.
 
-    Other processes count then where the training thread was seen to lack a CPU.
+    Other processes count then where the training thread was seen to lack a CPU; a disk never, as a
+    training may read all the time.
     """
     return (
-        cause.cause not in _SEEN_BY_SLOWER_STEPS
+        cause.cause != "disk"
         and cause.slower is None
         and cause.fraction >= LIMITS.mostly
         and (cause.cause != "host shared" or cause.values.get("waited", 0.0) >= LIMITS.notable)
@@ -109,12 +108,10 @@ def _lasts(cause: CauseFacts) -> bool:
 def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause) -> Cause | None:
     """The cause that lost most by these, in words; else one that lasted and has no gain."""
     own = [each for each in facts.machine_causes if each.cause in causes]
-    cause = next((each for each in own if slows(each)), next(filter(_lasts, own), None))
+    cause = next(chain(filter(slows, own), filter(_lasts, own)), None)
     if cause is None:
         return None
     what, change, values = _WHAT[cause.cause]
-    # What a unified device holds is the host's memory.
-    model_first = change == "room_in_memory" and facts.device.unified
     who, cpus = ", ".join(cause.who) or "other processes", cause.values.get("others_cpus", 0.0)
     judged, slots = cause.slower is not None, account.loop_s.items()
     return Cause(
@@ -123,7 +120,14 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
         evidence=tuple(
             _IN_WORDS[value](cause.values[value]) for value in values if cause.values.get(value)
         ),
-        changes=(Use(change="leave_room" if model_first else change),),
+        # What a unified device holds is the host's memory.
+        changes=(
+            Use(
+                change="leave_room"
+                if change == "room_in_memory" and facts.device.unified
+                else change
+            ),
+        ),
         # All that the step does is slower, whoever owns it: what is left of it is.
         claim=Claim(
             owns_s={slot: cause.lost_fraction * spent_s for slot, spent_s in slots},

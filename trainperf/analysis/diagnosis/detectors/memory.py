@@ -68,10 +68,7 @@ def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
         evidence=(
             _request(ended, memory),
             "held: " + ", ".join(f"{name} {size(held)}" for name, held in filled.items() if held),
-            *(
-                f"{what} saves up to {size(saved)}"
-                for what, saved in [*savings(memory).items()][:1]
-            ),
+            *_what_saves(memory, 1),
         ),
         changes=(Use(change=f"shrink_{blamed.replace(' ', '_')}"),),
         where=ended.where,
@@ -81,14 +78,20 @@ def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     )
 
 
+def _what_saves(memory: MemoryLedger | None, most: int) -> list[str]:
+    """What saves most memory, by so many ways; none without an audit."""
+    saved = {} if memory is None else savings(memory)
+    return [f"{what} saves up to {size(held)}" for what, held in [*saved.items()][:most]]
+
+
 def filling(memory: MemoryLedger, ended: OutOfMemory) -> dict[str, int]:
     """Bytes by what they are for at the end, the failed request with what asked for it."""
     requested = ended.requested_bytes or 0
-    beyond = max(0, (ended.allocated_bytes or 0) - memory.static_bytes)
-    stepping = ended.during == "optimizer"
+    for_state = requested if ended.during == "optimizer" else 0
+    beyond = (ended.allocated_bytes or 0) - memory.static_bytes
     return {
-        "activations": max(memory.activations_bytes or 0, beyond) + (0 if stepping else requested),
-        "optimizer state": memory.optimizer_bytes + (requested if stepping else 0),
+        "activations": max(memory.activations_bytes or 0, beyond) + requested - for_state,
+        "optimizer state": memory.optimizer_bytes + for_state,
         "parameters": memory.parameters_bytes + memory.buffers_bytes,
         "gradients": memory.gradients_bytes,
     }
@@ -110,9 +113,9 @@ def long_enough(facts: Facts) -> bool:
 def _growth(facts: Facts) -> Reading | None:
     """Bytes that each step adds; `None` where they are too few, or not known."""
     slope = facts.summary.reading(MEMORY_SLOPE_BYTES_PER_STEP)
-    if slope is None or not slope.value or not slope.low or not slope.high or slope.low <= 0:
+    if slope is None or (slope.low or 0.0) <= 0:
         return None
-    return slope if slope.value * facts.run.steady_steps >= GROWN_BYTES else None
+    return slope if (slope.value or 0.0) * facts.run.steady_steps >= GROWN_BYTES else None
 
 
 def _room_bytes(facts: Facts) -> float | None:
@@ -198,19 +201,17 @@ def worker_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     To confirm: the same training with samples in arrays: the workers' memory stays.
     """
     lines = facts.documents.lines
-    workers = () if lines is None else lines.workers
-    old = [each for each in workers if each.between_s >= LEAST_S]
+    old = [each for each in (lines.workers if lines else ()) if each.between_s >= LEAST_S]
     growing = [each for each in old if each.own_bytes[1] - each.own_bytes[0] >= GROWN_BYTES]
     if not growing or len(growing) < LIMITS.mostly * len(old):
         return None
     rates = [60 * (each.own_bytes[1] - each.own_bytes[0]) / each.between_s for each in growing]
     largest = max(growing, key=lambda each: each.own_bytes[1])
-    number = len({each.worker for each in growing})
+    number = plural(len({each.worker for each in growing}), "worker")
     grew = " to ".join(map(size, largest.own_bytes))
     return Cause(
         id="worker_memory",
-        title=f"each of {plural(number, 'worker')} of the loader grows by {size(median(rates))} a "
-        "minute",
+        title=f"each of {number} of the loader grows by {size(median(rates))} a minute",
         evidence=(f"worker {largest.worker}: {grew} of its own in {duration(largest.between_s)}",),
         changes=(Use(change="samples_in_arrays"),),
         confidence="medium",
@@ -260,11 +261,6 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     )
     if not changes:
         return None
-    memory = facts.documents.memory
-    saved = [
-        f"{what} saves up to {size(most)}"
-        for what, most in (savings(memory) if memory is not None else {}).items()
-    ]
     return Cause(
         id="memory_limit",
         title=f"the run uses {share(max(used, reserved) / capacity)} of the available memory",
@@ -272,7 +268,7 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
             f"{size(used)} of {size(capacity)} at the peak",
             *((f"{size(reserved)} reserved, {size(holes)} of it unused",) if torn else ()),
             *((f"the allocator retried {count(retries)} times",) if retried else ()),
-            *saved[:2],
+            *_what_saves(facts.documents.memory, 2),
         ),
         changes=changes,
         severity="high"

@@ -41,8 +41,7 @@ def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
         if region.use.part == "forward"
         and any(f"{region.use.module}.".startswith(f"{name}.") for name in names.split(", "))
     ]
-    part = facts.number("frozen_part") or 1.0
-    stays_s = (1.0 - part) * sum(region.seconds for region in rows)
+    stays_s = (1.0 - (facts.number("frozen_part") or 1.0)) * total_s(rows)
     slot, claim = str(facts.settings.get("frozen_slot")), of_regions(rows, stays_s=stays_s)
     if account.device is None:
         slot = "between" if slot == "data_wait" and account.spent("between") else slot
@@ -62,6 +61,7 @@ def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
     """A forward computes again what it has computed already, from the same values.
 
@@ -84,8 +84,7 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     lost_s = sum(map(_again_s, rows))
     forward = [region for region in rows if region.use.part == "forward"]
-    names_s = ((region.use.module or region.use.line, _again_s(region)) for region in forward)
-    first = largest(names_s, None)
+    first = largest(((row.use.module or row.use.line, _again_s(row)) for row in forward), None)
     return cause_in_operators(
         Cause(
             id="computed_again",
@@ -98,7 +97,7 @@ def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
         rows,
         account,
         facts,
-        detail=f": {count(sum(region.use.again for region in forward))} calls are given the same "
+        detail=f": {count(sum(row.use.again for row in forward))} calls are given the same "
         "values again",
     )
 
@@ -108,6 +107,7 @@ def _again_s(region: Region) -> float:
     return region.seconds * region.use.again / region.use.calls
 
 
+@worth(LIMITS.notable)
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     """Backward computes gradients of weights that no optimizer holds.
 
@@ -122,15 +122,15 @@ def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     backward = [region for region in rows if region.use.part == "backward"]
     around_s = sum(region.python_s for region in rows if region.use.part == "forward")
     claim = of_regions(backward)
-    modules_s = summed((region.use.unheld, region.seconds) for region in backward)
-    names = sorted(modules_s, key=lambda name: -modules_s[name])
-    others = f" and {plural(len(names) - 1, 'other')}" if len(names) > 1 else ""
+    first = largest(((region.use.unheld, region.seconds) for region in backward), "")
+    number = len({region.use.unheld for region in backward})
+    others = f" and {plural(number - 1, 'other')}" if number > 1 else ""
     return cause_in_operators(
         Cause(
             id="unheld_gradients",
             title="{part} of the step computes gradients of weights that no optimizer holds",
             evidence=(),
-            changes=(Use(change="no_gradients", values={"name": f"{''.join(names[:1])}{others}"}),),
+            changes=(Use(change="no_gradients", values={"name": f"{first}{others}"}),),
             claim=replace(claim, at_most_s=claim.removes_s + around_s),
         ),
         backward,
@@ -140,6 +140,7 @@ def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def dropped_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     """Backward computes gradients that are zeroed or freed before an update reads them.
 
@@ -166,9 +167,10 @@ def dropped_gradients(account: StepAccount, facts: Facts) -> Cause | None:
         facts,
         detail=f" in the backward of {where}, zeroed or freed unread",
     )
-    return cause and replace(cause, where=where, called_at="")
+    return replace(cause, where=where, called_at="")
 
 
+@worth(LIMITS.notable)
 def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     """Gradients of large tables are made and applied whole, though few rows were looked up.
 
@@ -178,8 +180,8 @@ def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: momentum or weight decay shall change rows that no batch looks up.
     To confirm: `trainperf prove` with `sparse=True`, and a loss that falls as well.
     """
-    gradients = [r for r in account.regions if r.use.short_name == "embedding_dense_backward"]
-    tables = dict(table for region in gradients if (table := _table(region.use)) is not None)
+    gradients = [region for region in account.regions if _table(region.use)]
+    tables = dict(filter(None, (_table(region.use) for region in gradients)))
     needless = {
         id(region): sum(prod(shape) * tables.get(shape, 0.0) for shape in shapes)
         / max(1, sum(map(prod, shapes)))
@@ -188,7 +190,6 @@ def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     }
     rows = [region for region in account.regions if needless.get(id(region), 0) >= LIMITS.mostly]
     stays_s = sum((1.0 - needless[id(region)]) * region.seconds for region in rows)
-    untouched = share(max(tables.values(), default=0.0))
     return cause_in_operators(
         Cause(
             id="sparse_gradients",
@@ -200,14 +201,16 @@ def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
         rows,
         account,
         facts,
-        detail=f"; a step leaves {untouched} of such a table's rows as they are",
+        detail=f"; a step leaves {share(max(tables.values(), default=0.0))} of such a table's rows "
+        "as they are",
         at=gradients,
     )
 
 
 def _table(use: OperatorUse) -> tuple[tuple[int, ...], float] | None:
     """Shape of the table that a gradient is made of, and the share of it that stays as it is."""
-    if len(use.shapes) < 2 or not prod(use.shapes[0]):
+    makes = use.short_name == "embedding_dense_backward" and len(use.shapes) >= 2
+    if not makes or not prod(use.shapes[0]):
         return None
     looked_up, width = prod(use.shapes[1]), use.shapes[0][-1]
     length = round(use.written_numbers / width)
@@ -216,12 +219,11 @@ def _table(use: OperatorUse) -> tuple[tuple[int, ...], float] | None:
 
 def _worked_on(use: OperatorUse) -> Sequence[tuple[int, ...]]:
     """Shapes of the weights that an operator makes gradients of, or updates."""
-    if use.short_name == "embedding_dense_backward":
-        table = _table(use)
-        return () if table is None else (table[0],)
-    return use.shapes if use.part == "optimizer" else ()
+    table = _table(use)
+    return (table[0],) if table else use.shapes if use.part == "optimizer" else ()
 
 
+@worth(LIMITS.notable)
 def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
     """Logits of a vocabulary are computed for positions that the loss ignores.
 
@@ -232,7 +234,7 @@ def ignored_targets(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the logits of these positions are wanted for something else.
     To confirm: `trainperf prove` with the head on the rows that have a target, and the same loss.
     """
-    losses = [r.use for r in account.regions if r.use.short_name == "nll_loss_forward"]
+    losses = (r.use for r in account.regions if r.use.short_name == "nll_loss_forward")
     loss = max(losses, key=lambda use: use.ignored * prod(use.shapes[0]), default=None)
     if loss is None or len(loss.shapes[0]) < 2:
         return None

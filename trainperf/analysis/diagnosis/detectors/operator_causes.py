@@ -11,11 +11,11 @@ from trainperf.analysis.diagnosis.account import (
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause
-from trainperf.analysis.diagnosis.detectors.lines import LOOP, lines_of, place_of
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, calls_of, lines_of, place_of
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.regions import SHORT_CALLS
 from trainperf.analysis.roofline.roofline import LAUNCH_S
-from trainperf.core.findings import LIMITS, REFILL_BYTES
+from trainperf.core.findings import REFILL_BYTES
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.groups import grouped
 
@@ -40,8 +40,8 @@ def cause_in_operators(
     *,
     detail: str = "",
     at: Sequence[Region] = (),
-) -> Cause | None:
-    """A cause in operators, where it removes a notable part of the step, with its evidence.
+) -> Cause:
+    """A cause in operators with its evidence, its place, and how sure that is.
 
     Args:
         cause: Its title has `{part}` for the share of the step that the operators take.
@@ -51,9 +51,6 @@ def cause_in_operators(
         detail: Follows the time that they take, in the evidence.
         at: Those of them whose line is the one to change; by default all.
     """
-    removes_s = 0.0 if cause.claim is None else cause.claim.removes_s
-    if account.share(removes_s) < LIMITS.notable:
-        return None
     where, called_at = place_of(at or rows)
     spent = f"{duration(total_s(rows))} of {duration(account.step_s)} per step"
     modelled = account.regions_basis == "modelled"
@@ -89,11 +86,6 @@ def needless(rows: Sequence[Region]) -> Claim:
     return emptying(of_regions(rows), sum(row.use.written_bytes for row in rows))
 
 
-def calls_of(rows: Iterable[Region]) -> int:
-    """How often operators are called."""
-    return sum(row.use.calls for row in rows)
-
-
 def is_tiny(region: Region, facts: Facts) -> bool:
     """Whether a call is small, and none of those that a module of torch itself makes in a loop."""
     return region.use.in_call < LOOP and is_small(region, facts)
@@ -117,13 +109,18 @@ def is_looped(region: Region, facts: Facts) -> bool:
     One in a module of torch itself is nobody's to change.
     """
     calls, own = region.use.calls, region.use.in_call < LOOP
-    often = own and calls >= LOOP * facts.micro_batches
-    return often and region.seconds < calls * SHORT_CALLS * LAUNCH_S
+    short = region.seconds < calls * SHORT_CALLS * LAUNCH_S
+    return own and short and calls >= LOOP * facts.micro_batches
 
 
 def in_loops(rows: Iterable[Region], facts: Facts) -> dict[str | None, list[Region]]:
     """Lines that call operators by the hundred for a batch, shortly, and all that they call."""
-    often = [row for row in rows if row.use.calls >= LOOP * facts.micro_batches]
-    short = [row for row in often if is_tiny(row, facts) or is_looped(row, facts)]
-    lines, least = grouped((r.use.line, r) for r in short), MANY_CALLS * facts.micro_batches
+    lines = grouped((row.use.line, row) for row in often_and_short(rows, facts))
+    least = MANY_CALLS * facts.micro_batches
     return {line: mine for line, mine in lines.items() if line and calls_of(mine) >= least}
+
+
+def often_and_short(rows: Iterable[Region], facts: Facts) -> list[Region]:
+    """Operators that a loop calls for a batch, each call tiny or as short as a launch."""
+    often = [row for row in rows if row.use.calls >= LOOP * facts.micro_batches]
+    return [row for row in often if is_tiny(row, facts) or is_looped(row, facts)]

@@ -4,7 +4,7 @@ All stand on regions: rows of one audited step, laid over the mean of the steady
 removes is a region's seconds beyond its ideal, the roofline of the work that has to stay.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from trainperf.analysis.diagnosis.account import (
@@ -14,11 +14,10 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
-from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, calls_of, place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
-    calls_of,
     cause_in_operators,
     emptying,
     is_looped,
@@ -30,7 +29,7 @@ from trainperf.analysis.diagnosis.detectors.precision import is_cast
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.choice import first_that_holds
+from trainperf.core.choice import first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size
 
@@ -43,6 +42,7 @@ SOFTMAX = ("_softmax", UNFUSED)
 DROPOUT = frozenset({"bernoulli_", "native_dropout"})
 
 
+@worth(LIMITS.notable)
 def attention(account: StepAccount, facts: Facts) -> Cause | None:
     """Eager attention makes all scores, where a fused one keeps a few at a time.
 
@@ -65,7 +65,6 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
         ("no_dropout_in_attention", account.device is None and names & DROPOUT),
         ("fusible_attention", True),
     )
-    shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return cause_in_operators(
         Cause(
             id="attention",
@@ -77,7 +76,7 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
         rows,
         account,
         facts,
-        detail=f", with scores of {shape} in memory",
+        detail=f", with scores of {' × '.join(map(str, softmax[0].use.shapes[0]))} in memory",
         at=softmax,
     )
 
@@ -85,7 +84,7 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
 def attention_rows(regions: Iterable[Region]) -> list[Region]:
     """Everything that touches the scores of eager attention, products included."""
     own = [region for region in regions if region.use.part in PASSES]
-    kinds = set(_scores([region.use for region in own]))
+    kinds = _scores([region.use for region in own])
     return [region for region in own if any(_touches(region.use, scores) for scores in kinds)]
 
 
@@ -109,21 +108,22 @@ def _product_elements(use: OperatorUse) -> int | None:
     return left[0] * left[1] * right[2] if len(left) == len(right) == 3 else None
 
 
-def _scores(uses: Sequence[OperatorUse]) -> Iterator[tuple[int, ...]]:
+def _scores(uses: Sequence[OperatorUse]) -> set[tuple[int, ...]]:
     """Shapes that a product makes, a softmax normalises and another product takes."""
     forward = [use for use in uses if use.part == "forward"]
     products = [each for each in forward if _product_elements(each) is not None]
-    for use in forward:
-        if use.short_name not in SOFTMAX or not use.shapes or len(use.shapes[0]) < 3:
-            continue
-        scores = use.shapes[0]
-        if min(scores[-2:]) < 32:  # too few queries or keys to matter
-            continue
-        from_product = any(_product_elements(each) == prod(scores) for each in products)
-        if from_product and any(_are_scores(each.shapes[-2], scores) for each in products):
-            yield scores
+    normalised = {u.shapes[0] for u in forward if u.short_name in SOFTMAX and u.shapes}
+    return {
+        scores
+        for scores in normalised
+        if len(scores) >= 3
+        and min(scores[-2:]) >= 32  # with fewer queries or keys they do not matter
+        and any(_product_elements(each) == prod(scores) for each in products)
+        and any(_are_scores(each.shapes[-2], scores) for each in products)
+    }
 
 
+@worth(LIMITS.notable)
 def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
     """The update takes a notable part of the step and is not one fused kernel.
 
@@ -156,6 +156,7 @@ def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     """Elementwise operators hand each other large results that one kernel would not write.
 
@@ -200,6 +201,7 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
     """Masks, tables and the like are made anew in forward from nothing but numbers.
 
@@ -224,6 +226,7 @@ def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+@worth(LIMITS.notable)
 def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
     """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
 
@@ -235,12 +238,11 @@ def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the copy makes the kernels after it faster than it costs.
     To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
     """
-    names = ("clone", "copy_", "_to_copy", "contiguous")
     buckets = facts.settings.get("ddp_gradient_as_bucket_view") is False
     rows = [
         row
         for row in passes(account)
-        if row.use.short_name in names
+        if row.use.short_name in ("clone", "copy_", "_to_copy", "contiguous")
         and not (row.use.constant or row.use.composed or is_cast(row.use))
         and not (buckets and row.use.part == "backward" and not row.use.module)
     ]
@@ -272,8 +274,8 @@ def convolution_search(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: a few sizes come back again and again.
     To confirm: `trainperf try --only cudnn_benchmark SCRIPT`, or `trainperf prove` without it.
     """
-    needed = ("cudnn_benchmark", "convolution_format", "shapes_vary")
-    if account.device is None or not account.judged or not all(map(facts.settings.get, needed)):
+    searches = map(facts.settings.get, ("cudnn_benchmark", "convolution_format", "shapes_vary"))
+    if account.device is None or not account.judged or not all(searches):
         return None
     return Cause(
         id="convolution_search",
@@ -342,12 +344,12 @@ def gradients_on(account: StepAccount, facts: Facts) -> Cause | None:
     kept, calls = facts.number("answer_graph_bytes"), facts.number("answer_calls") or 1
     spent_s = calls * nodes * (node_s or 0.0)
     often = f"call of the model, {count(calls)} calls per batch" if calls > 1 else "batch"
-    number = f"{count(nodes)} nodes per {often}"
     return Cause(
         id="gradients_on",
         title="a graph for gradients is built with every answer, and never used",
-        evidence=of_evidence(
-            number + (f", which keep {size(kept)} until the answer is dropped" if kept else ""),
+        evidence=texts_of(
+            f"{count(nodes)} nodes per {often}"
+            + (f", which keep {size(kept)} until the answer is dropped" if kept else ""),
             node_s
             and account.step_s
             and f"building them takes the host about {duration(spent_s)} of "

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.operators import attention_rows
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.choice import first_that_holds
+from trainperf.core.choice import all_that_hold, first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, share
 from trainperf.core.readings import (
@@ -19,9 +19,6 @@ from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
 
 PACKED = "packed_rows"
 """Setting of a run whose batches said that their rows hold several sequences."""
-
-_ORDERS = ("pack_rows", "similar_lengths")
-"""Changes of which sequences are together."""
 
 ALIKE = 0.10
 """Share of padding up to which the sequences of a batch are of similar length."""
@@ -47,6 +44,7 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     slots = ("forward", "backward", "h2d", "other", "between")
     use = _less_padding(facts)
     shorter = use.change not in ("pack_more", "pack_rows")
+    reorders = use.change in ("pack_rows", "similar_lengths")
     eager = attention_rows(account.regions)
     attends_s = total_s(r for r in account.regions if r in eager or "attention" in r.use.name)
     squared = attends_s / (total_s(account.regions) or 1.0)
@@ -57,24 +55,24 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     cut = beyond + squared * beyond * (1 - beyond)
     cut_s = account.step_s - cut * account.spent(*slots)
     trimmed = Use(change="pad_to_longest", values=use.values, step_s=cut_s, least_s=cut_s)
-    squares_s = None
-    if shorter and not account.regions:
-        spent_s = account.spent("forward", "backward", "other", "between")
-        squares_s = wasted * (2 - wasted) * spent_s
+    passes_s = account.spent("forward", "backward", "other", "between")
     useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
     return Cause(
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
-        evidence=of_evidence(
+        evidence=texts_of(
             useful is not None
             and every is not None
             and f"{count(round(useful))} of {count(round(every))} tokens/s are effective",
             facts.number(PACKED) and "several sequences share a row already",
             facts.summary.lengths_in_words,
         ),
-        changes=(*([trimmed] if beyond >= LIMITS.notable and use.change in _ORDERS else ()), use),
+        changes=(*all_that_hold((trimmed, beyond >= LIMITS.notable and reorders)), use),
         claim=Claim(
-            owns_s=owns_s, removes_s=sum(owns_s.values()), at_most_s=squares_s, shrinks=part
+            owns_s=owns_s,
+            removes_s=sum(owns_s.values()),
+            at_most_s=wasted * (2 - wasted) * passes_s if shorter and not account.regions else None,
+            shrinks=part,
         ),
         confidence="medium",
     )
@@ -108,8 +106,10 @@ def _less_padding(facts: Facts) -> Use:
         ("similar_lengths", True),
     )
     version = facts.run.software.get("transformers", "")
-    values = {"longest": longest, "capacity": round(capacity), "version": version}
-    return Use(change=change, values=values)
+    return Use(
+        change=change,
+        values={"longest": longest, "capacity": round(capacity), "version": version},
+    )
 
 
 def _tokens(lengths: Mapping[int, int]) -> float:

@@ -1,8 +1,9 @@
 """Detectors of a post-training: waits for the longest answer, rewards, transfers of weights."""
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_slots
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, words
 from trainperf.core.post_training import REWARD, ROLLOUT, UPDATE, WEIGHT_TRANSFER
@@ -58,11 +59,9 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     slots = [slot for slot in account.loop_s if slot.split(": ")[0] == REWARD]
     claim = of_slots(account, *slots)
     dearest = max(slots, key=account.spent, default=REWARD)
-    busy = [(slot, account.spent(slot), _cpus(facts, slot)) for slot in slots]
     cpus = _cpus(facts, dearest)
     computes = cpus is not None and cpus >= LIMITS.mostly
     owner, name = facts.summary.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
-    change = "rewards_in_processes" if computes else "rewards_at_once"
     divides = None
     if computes and facts.cpus:
         part = account.spent(dearest) / claim.removes_s
@@ -74,12 +73,18 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
         id="reward_functions",
         title=f"rewards take {share(account.share(claim.removes_s))} of the step",
         evidence=tuple(
-            f"{slot.removeprefix(f'{REWARD}: ')}: {duration(spent_s)} per step"
-            + ("" if used is None else f", on {used:.1f} CPUs")
-            for slot, spent_s, used in sorted(busy, key=lambda each: -each[1])[:4]
-            if spent_s >= LIMITS.trifle * account.step_s
+            f"{slot.removeprefix(f'{REWARD}: ')}: {duration(account.spent(slot))} per step"
+            + ("" if (used := _cpus(facts, slot)) is None else f", on {used:.1f} CPUs")
+            for slot in sorted(slots, key=account.spent, reverse=True)[:4]
+            if account.share(account.spent(slot)) >= LIMITS.trifle
         ),
-        changes=(Use(change=change, values={"name": name}, realises=divides),),
+        changes=(
+            Use(
+                change="rewards_in_processes" if computes else "rewards_at_once",
+                values={"name": name},
+                realises=divides,
+            ),
+        ),
         claim=claim,
         where="" if owner is None else owner.where,
     )
@@ -138,19 +143,23 @@ def named_phase(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(spent_s) < LIMITS.mostly:
         return None
     owner, tokens_per_s = facts.summary.owner(name), facts.summary.generated_tokens_per_s()
-    change = "faster_rollout" if name == ROLLOUT else "look_into_phase"
     at = "" if owner is None else f"{owner.subject} at {owner.where}; "
     return Cause(
         id="named_phase",
         title=f"{words(name)} takes {share(account.share(spent_s))} of the step",
         evidence=(
             f"{duration(spent_s)} of {duration(account.step_s)} per step",
-            *of_evidence(cpus is not None and f"the process keeps {cpus:.1f} CPUs busy in it"),
-            *of_evidence(
-                name == ROLLOUT and tokens_per_s and f"{count(tokens_per_s)} generated tokens/s"
+            *texts_of(
+                cpus is not None and f"the process keeps {cpus:.1f} CPUs busy in it",
+                name == ROLLOUT and tokens_per_s and f"{count(tokens_per_s)} generated tokens/s",
             ),
         ),
-        changes=(Use(change=change, values={"name": words(name), "at": at}),),
+        changes=(
+            Use(
+                change="faster_rollout" if name == ROLLOUT else "look_into_phase",
+                values={"name": words(name), "at": at},
+            ),
+        ),
         where="" if owner is None else owner.where,
         confidence="medium",
         severity="medium",

@@ -8,7 +8,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
     cause_in_operators,
@@ -19,9 +19,11 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.precision import Products
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.choice import first_that_holds
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import plural
 
 
+@worth(LIMITS.notable)
 def autocast_casts(account: StepAccount, facts: Facts) -> Cause | None:
     """Conversions take a notable part of the step: labels, masks, weights per micro-batch.
 
@@ -52,11 +54,10 @@ def autocast_casts(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _fewer_casts(rows: Sequence[Region], account: StepAccount, facts: Facts) -> Use:
     """The change that fits most of the conversions."""
-    config, audit, half = facts.settings, facts.documents.audit, total_s(rows) / 2
+    config, half = facts.settings, total_s(rows) / 2
     floats = {"fp64", "fp32", "fp16", "bf16", "fp8"}
     whole = [row for row in rows if _dtypes(row.use)[0] not in floats]
-    each = 1 if audit is None else audit.micro_batches
-    of_weights = [row for row in rows if row.use.calls >= each > 1]
+    of_weights = [row for row in rows if row.use.calls >= facts.micro_batches > 1]
     own = [row for row in rows if {*_dtypes(row.use)} in ({"fp32", "fp16"}, {"fp32", "bf16"})]
     products, own_s = _products(account, facts), total_s(own)
     autocast = config.get("autocast") or "mixed" in str(config.get("precision") or "")
@@ -101,6 +102,7 @@ def _products(account: StepAccount, facts: Facts) -> Products | None:
     )
 
 
+@worth(LIMITS.notable)
 def matmul_precision(account: StepAccount, facts: Facts) -> Cause | None:
     """Double precision, or fp32 where the chip has a much faster way to multiply.
 
@@ -124,6 +126,8 @@ def _double(products: Products, account: StepAccount, facts: Facts) -> Cause | N
     stays_s = sum(
         row.python_s + max(row.use.flops / peak if peak else 0.0, row.ideal_s / 2) for row in rows
     )
+    if account.share(total_s(rows) - stays_s) < LIMITS.notable:
+        return None
     return cause_in_operators(
         Cause(
             id="matmul_precision",
@@ -189,18 +193,16 @@ def half_sensitive(account: StepAccount, facts: Facts) -> Cause | None:  # noqa:
     To confirm: train both for as long as you can afford and compare the losses (`trainperf
     compare`).
     """
-    audit = facts.documents.audit
-    uses = [u for u in (audit.operators if audit else ()) if u.part == "forward" and u.dtypes]
+    uses = [use for use in facts.uses if use.part == "forward" and use.dtypes]
     losses = [u for u in uses if u.short_name in LOSSES and u.dtypes[0] in ("fp16", "bf16")]
     rows = losses or [u for u in uses if u.short_name in SUMS and u.dtypes[0] == "fp16"]
     if not rows:
         return None
-    what = "the loss" if losses else "a norm or softmax"
     kinds = "/".join(sorted({use.dtypes[0] for use in rows}))
     names = ", ".join(sorted({use.short_name for use in rows}))
     return Cause(
         id="half_sensitive",
-        title=f"{what} is computed in {kinds}",
+        title=f"{'the loss' if losses else 'a norm or softmax'} is computed in {kinds}",
         evidence=(
             f"{names} in {plural(sum(use.calls for use in rows), 'call')} of the audited step",
             "bf16 keeps 8 bits of a number, fp16 11: small differences between losses are lost"

@@ -4,7 +4,7 @@ from math import ceil, inf
 from statistics import median
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.code import of_plain_code
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
@@ -18,7 +18,7 @@ from trainperf.analysis.summary.late_ranks import (
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
 from trainperf.core.artifacts.lines import OBJECTS, SENDS_BUFFERS
-from trainperf.core.choice import all_that_hold, first_that_holds
+from trainperf.core.choice import all_that_hold, first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 from trainperf.core.groups import grouped, summed
@@ -58,14 +58,14 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         f"{late_and_why(named)}{f', in {line.subject}' if line else ''}",
         evidence=(
             *(lateness(point, facts.settings) for point in points),
-            *of_evidence(
+            *texts_of(
                 even
                 and even.ranks
                 and f"as fast as the median rank, a step would take "
                 f"{duration(even.without_ranks_s)} instead of {duration(even.step_s)}"
             ),
             *sampled(line),
-            *of_evidence(more),
+            *texts_of(more),
         ),
         changes=(
             _mend(named[0], line, facts)
@@ -114,9 +114,11 @@ def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
 
 def _late_and_waiting(account: StepAccount) -> dict[str, float]:
     """What late ranks do longer, and what the others wait for them beyond what all wait."""
-    waits = [(slot, each.wait_s - each.transfer_s) for slot, each in account.meetings.items()]
-    late = [cause for each in account.meetings.values() for cause in each.late.items()]
-    return summed([*waits, *late])
+    return summed(
+        pair
+        for slot, meeting in account.meetings.items()
+        for pair in ((slot, meeting.wait_s - meeting.transfer_s), *meeting.late.items())
+    )
 
 
 @worth(LIMITS.worth)
@@ -148,9 +150,11 @@ def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
     causes = {each.cause for each in point.late}
     cause = min(causes, key=str) if len(causes) == 1 else None
     does = "does" if point.host or len(point.late) == 1 else "do"
-    own_loader = causes == {"data_wait"} and not (line and facts.loop.data_wait_is_bound)
     change = first_that_holds(
-        ("faster_loader_of_rank", own_loader),
+        (
+            "faster_loader_of_rank",
+            causes == {"data_wait"} and not (line and facts.loop.data_wait_is_bound),
+        ),
         ("look_at_rank", line is not None or any(causes)),
         ("compare_hosts", True),
     )
@@ -186,21 +190,15 @@ def object_collectives(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(sum(owns_s.values())) < LIMITS.worth:
         return None
     first = max(calls, key=lambda each: account.spent(each[0]) * each[1].inside)[1]
-    takes = (
-        "and what each rank does with all that it gathers take"
-        if any(twice_s.values())
-        else "takes"
-    )
+    twice = sum(twice_s.values())
+    takes = "and what each rank does with all that it gathers take" if twice else "takes"
     return Cause(
         id="object_collectives",
         title=f"{first.name} {takes} {share(account.share(sum(owns_s.values())))} of the step",
         evidence=(
             *(f"{call.name} at {call.where}: pickled, on the host" for _, call in calls[:2]),
             f"{duration(sum(sends_s.values()))} per step in these calls",
-            *of_evidence(
-                any(twice_s.values())
-                and f"{duration(sum(twice_s.values()))} per step in what every rank does for all"
-            ),
+            *texts_of(twice and f"{duration(twice)} per step in what every rank does for all"),
         ),
         changes=(Use(change="send_no_objects", values={"where": first.where}),),
         claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), at_most_s=most_s),
@@ -251,8 +249,8 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
     reduced, passes = facts.number("allreduces_per_step"), facts.number("micro_batches_per_step")
     most_s = lost_s = extra * whole_s
     if account.device is None:  # what operators of backward compute is no reduction
-        rows = [region for region in account.regions if region.slot == "backward"]
-        free_s = account.spent("backward") - sum(region.run_s for region in rows)
+        computes_s = sum(region.run_s for region in account.regions if region.slot == "backward")
+        free_s = account.spent("backward") - computes_s
         lost_s = min(lost_s, max(free_s, extra * account.meetings["backward"].transfer_s))
     return Cause(
         id="no_sync",
@@ -295,7 +293,7 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
         id="allreduce_tail",
         title=f"{share(account.share(lost_s))} of the step is communication that nothing hides",
         evidence=(
-            *of_evidence(
+            *texts_of(
                 tail_s
                 and f"{duration(tail_s)} of {duration(account.step_s)} per step after backward"
             ),
@@ -322,7 +320,7 @@ def _collectives(facts: Facts, exposed_s: float) -> tuple[str, ...]:
     after = f"; {duration(after_s)} of it after backward has ended" if after_s else ""
     rates = [each.bus_bytes_per_s for each in trace.collectives if each.kind == "all_reduce"]
     slowest = min(filter(None, rates), default=None)
-    return of_evidence(
+    return texts_of(
         f"no computation hides {duration(exposed_s)} of {duration(trace.totals.comm_s)}{after}",
         slowest and f"all-reduces move {rate(slowest)} over the slowest link",
     )
@@ -339,7 +337,7 @@ def usual_buckets(facts: Facts) -> int:
 def buckets(facts: Facts) -> tuple[str, ...]:
     """How many DDP has, and how large they are."""
     number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
-    return of_evidence(
+    return texts_of(
         number
         and gradients is not None
         and f"{plural(round(number), 'bucket')} of {size(gradients / number)} on average"
@@ -349,7 +347,7 @@ def buckets(facts: Facts) -> tuple[str, ...]:
 def _settings(facts: Facts) -> tuple[str, ...]:
     ways, pace, links = facts.settings.get("nccl_ways"), _gloo_bytes_per_s(facts), _nvlinks(facts)
     name = facts.settings.get("GLOO_SOCKET_IFNAME")
-    return of_evidence(
+    return texts_of(
         *buckets(facts),
         facts.number("ddp_unused_bytes") == 0
         and "find_unused_parameters=True, and every parameter is used",
@@ -361,8 +359,7 @@ def _settings(facts: Facts) -> tuple[str, ...]:
 
 def _nvlinks(facts: Facts) -> int:
     """Active ones of the device that has most."""
-    devices = (device for host in facts.summary.hosts for device in host.devices)
-    return max((device.nvlinks for device in devices), default=0)
+    return max((at.nvlinks for host in facts.summary.hosts for at in host.devices), default=0)
 
 
 def _gloo_bytes_per_s(facts: Facts) -> float:
@@ -378,13 +375,15 @@ def _other_way(facts: Facts) -> tuple[Use, ...]:
     fastest = facts.number("fastest_bytes_per_s") or 0.0
     infiniband = settings.get("NCCL_IB_DISABLE") == "1" or settings.get("infiniband")
     no_links = settings.get("NCCL_P2P_DISABLE") == "1"
-    values = {"name": settings.get("fastest_interface"), "rate": rate(fastest)}
     return all_that_hold(
         (Use(change="use_infiniband"), "NET/Socket" in ways and infiniband),
         (Use(change="use_links"), "SHM" in ways and no_links),
         (Use(change="use_nvlink"), "SHM" in ways and not no_links and _nvlinks(facts)),
         (
-            Use(change="faster_interface", values=values),
+            Use(
+                change="faster_interface",
+                values={"name": settings.get("fastest_interface"), "rate": rate(fastest)},
+            ),
             fastest >= 2 * _gloo_bytes_per_s(facts) > 0,
         ),
     )
@@ -405,13 +404,14 @@ def _send_less(facts: Facts, tail_s: float) -> tuple[Use, ...]:
     number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes") or 0.0
     collectives = [each for trace in facts.traces for each in trace.collectives]
     small = [each for each in collectives if each.many_small]
-    cap_mb = facts.number("ddp_bucket_cap_mb") or 0.0
     after = tail_s or any(trace.totals.allreduce_tail_s for trace in facts.traces)
     change = first_that_holds(
         ("larger_buckets", gradients and number and number > usual_buckets(facts)),
         (
             "smaller_buckets",
-            number and min(gradients / number / (1 << 20), cap_mb) >= 2 * BUCKET_MB,
+            number
+            and gradients / number >= 2 * BUCKET_MB << 20
+            and (facts.number("ddp_bucket_cap_mb") or 0.0) >= 2 * BUCKET_MB,
         ),
         ("no_unused_parameters", facts.number("ddp_unused_bytes") == 0),
         ("keep_gathered", _stays_gathered(facts)),
@@ -447,9 +447,8 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
     claim = of_plain_code(account, "forward", code) if code else Claim()
     # Statistics of normalisations are far less.
     large = sent >= max(1 << 20, LIMITS.notable * gradients)
-    long = account.share(claim.removes_s) >= LIMITS.notable
     sends = facts.settings.get("ddp_broadcast_buffers") is True and facts.run.world_size > 1
-    if not sends or not (large or long):
+    if not sends or not (large or account.share(claim.removes_s) >= LIMITS.notable):
         return None
     return Cause(
         id="broadcast_buffers",

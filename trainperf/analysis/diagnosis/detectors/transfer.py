@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_slots
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.choice import first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.readings import (
@@ -56,8 +57,11 @@ def _copies(account: StepAccount) -> Claim:
     copies_s = None if account.device is None else account.device.copies_s
     if copies_s is not None:
         moved_s = max(host_s, copies_s) if account.host_decides else copies_s
-    lost = {} if copies_s is None else {"copies_s": moved_s}
-    return Claim(owns_s={"h2d": host_s}, removes_s=moved_s, device=lost)
+    return Claim(
+        owns_s={"h2d": host_s},
+        removes_s=moved_s,
+        device={} if copies_s is None else {"copies_s": moved_s},
+    )
 
 
 @worth()
@@ -73,19 +77,23 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     claim = _copies(account)
     copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
     speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
-    to_device = "pin_memory" if pinned == 0 else "send_smaller"
+    change = first_that_holds(
+        ("hooks_of_transfer", account.device is None),
+        ("pin_memory", pinned == 0),
+        ("send_smaller", True),
+    )
     return Cause(
         id="transfer",
         title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
         "the step",
-        evidence=of_evidence(
+        evidence=texts_of(
             f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
             copied is not None
             and f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),
             tensors is not None and f"{count(tensors)} tensor{'s' * (tensors != 1)} per step",
             pinned is not None and f"pin_memory={bool(pinned)}",
         ),
-        changes=(Use(change="hooks_of_transfer" if account.device is None else to_device),),
+        changes=(Use(change=change),),
         claim=claim,
     )
 

@@ -3,14 +3,16 @@
 from collections import Counter
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.workers import sampled_workers
 from trainperf.analysis.summary.lines import FEWEST_SAMPLES
 from trainperf.core.artifacts.lines import WORKER_MAKING, Place
+from trainperf.core.choice import texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, size
+from trainperf.core.groups import counted
 from trainperf.core.stats.quantiles import wilson
 
 
@@ -42,12 +44,6 @@ def unread_fields(account: StepAccount, facts: Facts) -> Cause | None:
     mine = [path for path in audit.unread if not tells or path in {at.makes for at in own_us}]
     others = f" and {plural(len(mine) - 1, 'other field')}" if len(mine) > 1 else ""
     name, where = f"batch{mine[0]}{others}", max(own_us, key=own_us.__getitem__, default=None)
-    claim = Claim(
-        owns_s={"data_wait": removes_s},
-        removes_s=removes_s,
-        at_most_s=min(lost_s, wilson(part, samples)[1] * making_s),
-        device={} if account.device is None else {"data_s": removes_s},
-    )
     in_all = f"{size(sum(audit.unread[path] for path in mine))} of {size(audit.batch_bytes)}"
     return Cause(
         id="unread_fields",
@@ -55,13 +51,20 @@ def unread_fields(account: StepAccount, facts: Facts) -> Cause | None:
         "reads"
         if tells
         else f"no operator of the step reads {name}, most of the batch",
-        evidence=of_evidence(
+        evidence=texts_of(
             f"in the one step that was looked at {in_all} of a batch were not read",
             tells and f"{share(part)} of {samples} samples were at lines that compute nothing else",
             f"{duration(lost_s)} of {duration(account.step_s)} per step are lost to the loader",
         ),
         changes=(Use(change="leave_out_fields", values={"name": name}),),
-        claim=claim if tells else None,
+        claim=Claim(
+            owns_s={"data_wait": removes_s},
+            removes_s=removes_s,
+            at_most_s=min(lost_s, wilson(part, samples)[1] * making_s),
+            device={} if account.device is None else {"data_s": removes_s},
+        )
+        if tells
+        else None,
         where=f"{where.file}:{where.line}" if tells and where else "",
         confidence="medium" if tells else "low",
         severity=None if tells else "low",
@@ -74,15 +77,17 @@ def _made_at(facts: Facts, slot: str) -> tuple[Counter[Place], int]:
 
     And the number of samples: none where they are of several loaders.
     """
-    lines, spent_us = facts.documents.lines, Counter[Place]()
-    if lines is None or (slot == WORKER_MAKING and sampled_workers(facts) is None):
-        return spent_us, 0
-    nowhere, number = Place("", 0, ""), 0
-    for sample in lines.samples:
-        stack = lines.stacks[sample.stack]
-        if stack.slot == slot and (slot == WORKER_MAKING or stack.loads is not False):
-            frames = (lines.places[at] for at in stack.frames if at >= 0)
-            place = next((each for each in frames if each.makes), nowhere)
-            spent_us[place] += sample.stands_for_us
-            number += 1
-    return spent_us, number
+    lines, workers = facts.documents.lines, slot == WORKER_MAKING
+    if lines is None or (workers and sampled_workers(facts) is None):
+        return Counter(), 0
+    makers = [
+        next((lines.places[at] for at in stack.frames if at >= 0 and lines.places[at].makes), None)
+        for stack in lines.stacks
+    ]
+    samples = [
+        (makers[sample.stack] or Place("", 0, ""), sample.stands_for_us)
+        for sample in lines.samples
+        if (stack := lines.stacks[sample.stack]).slot == slot
+        and (workers or stack.loads is not False)
+    ]
+    return counted(samples), len(samples)

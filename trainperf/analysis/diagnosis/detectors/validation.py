@@ -27,7 +27,6 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     lines = facts.summary.lines_in("validation")
     own_s = max(0.0, each_s - needed_s * max(1.0, size / samples))
     loads_s = min(own_s, each_s * (lines.loader_fraction or 0.0))
-    small_s = min(each_s, needed_s) - needed_s * size / samples
     workers = facts.cpus or 1
     theirs = facts.settings.get("validation_workers", facts.settings.get("num_workers"))
     hidden = 0.0 if theirs else 1.0 if account.device is not None else 1 - 1 / workers
@@ -38,7 +37,11 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     for change, saves_s, values in (
         ("keep_no_logits" if logits else "cheaper_lines", lines_s, {"name": name}),
         ("workers_of_validation", hidden * loads_s, {"number": workers}),
-        ("larger_validation_batches", small_s, {"size": int(size), "samples": round(samples)}),
+        (
+            "larger_validation_batches",
+            min(each_s, needed_s) - needed_s * size / samples,
+            {"size": int(size), "samples": round(samples)},
+        ),
     ):
         if account.share_of_fit(spent_s * saves_s / each_s) >= LIMITS.worth:
             yield Use(change=change, values=values, realises=saves_s / each_s)
@@ -46,7 +49,6 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
 
 def _needed_s(account: StepAccount, facts: Facts) -> float:
     """Its wait and its forward; of a device that decides all of a step, which is more."""
-    phases = ("data_wait", "forward")
-    spent_s = sum(facts.value(phase_reading(phase)) or 0.0 for phase in phases)
+    spent_s = sum(facts.value(phase_reading(name)) or 0.0 for name in ("data_wait", "forward"))
     whole_s = spent_s if account.host_decides else facts.value(STEP_MEAN_S) or 0.0
     return whole_s / facts.micro_batches
