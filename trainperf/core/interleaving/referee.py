@@ -68,8 +68,7 @@ class Referee:
 
     Args:
         address: Path of the Unix socket to listen at; it must not exist.
-        steps: Of a turn, at least; it is longer where a loader works so far ahead that too few of
-            them would be like the others.
+        steps: Of a turn.
         enough: Asked whenever both sides have had as many turns: whether the pair can be ended.  If
             so, `settled` is set and nobody gets another turn.
     """
@@ -239,17 +238,13 @@ class Referee:
         pair, self._pair = self._pair, {}
         for seat in pair.values():
             for connection in seat.ranks.values():
-                send(connection, Turn(steps=self._steps, unlike=self._steps))
+                send(connection, Turn(steps=self._steps, alone=True))
 
     def _give(self, side: int) -> None:
         self._turn_of = side
         own = self._pair[side]
-        unlike = 1 + max(seat.hello.ahead for seat in self._pair.values())
-        steps = max(self._steps, 2 * unlike)
         if not self._trains(1 - side):
             own.alone += 1
-        if own.alone > 1:
-            unlike = steps
         own.training = set(own.ranks.values())
         for connection in own.ranks.values():
-            send(connection, Turn(steps=steps, unlike=unlike))
+            send(connection, Turn(steps=self._steps, alone=own.alone > 1))
