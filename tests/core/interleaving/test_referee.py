@@ -329,7 +329,7 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
         turns.extend(mine.pass_on() for _ in range(3))
         mine.leave()
 
-    at_once(lambda: dead.join(), dies, trains)
+    at_once(dead.join, dies, trains)
 
     assert None not in turns
     assert len(turns) == 4
