@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.docs.palette import COLOURS
 from scripts.docs.tables import table
-from trainperf.core.formatting.html.palette import phase_colour
+from trainperf.core.formatting.html.palette import PHASE_COLOURS
 from trainperf.core.phases import Gap, Phase
 from trainperf.huggingface.moves import MOVES as OF_HUGGING_FACE
 from trainperf.lightning.actions import MOVES as OF_ROLES
@@ -122,7 +122,7 @@ def _name(event: str, y: int) -> Iterator[str]:
 
 
 def _block(slot: Phase | Gap, y: int, height: int, width: int) -> str:
-    fill = phase_colour(slot)[0] if isinstance(slot, Phase) else COLOURS["page"]
+    fill = PHASE_COLOURS[slot][0] if isinstance(slot, Phase) else COLOURS["page"]
     ink = COLOURS["ink"]
     size = 11 if height == EVENT else 10
     left = LEFT + BLOCK - width

@@ -67,7 +67,7 @@ def slots() -> str:
 
 def facts() -> str:
     """One row per fact that a probe can record."""
-    rows = [(f"`{fact.name}`", fact.unit, _sentence(fact.meaning)) for fact in FACTS.values()]
+    rows = [(f"`{name}`", fact.unit, _sentence(fact.meaning)) for name, fact in FACTS.items()]
     return table(("fact of a step", "unit", "meaning"), rows)
 
 

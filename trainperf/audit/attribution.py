@@ -151,7 +151,7 @@ class Attribution:
         owners, frame = _stack(beyond_user=in_backward)
         if in_backward and not (self._running or "checkpoint" in owners):
             return "backward", *self._origin()
-        site = _site(frame, None, logs="logging" in owners)
+        site = _site(frame, logs="logging" in owners)
         if self._running:
             module, _ = self._running[-1]
             # A parametrization puts a class of torch's in front of the module's own.
@@ -195,7 +195,7 @@ class Attribution:
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
         number = None if node is None else node._sequence_nr()  # noqa: SLF001 same
         site = None if number is None else self._sites.get(number)
-        return site or _site(_stack(beyond_user=False)[1], None), number
+        return site or _site(_stack(beyond_user=False)[1]), number
 
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
@@ -228,7 +228,7 @@ class Attribution:
 
     def _backward_ended(self) -> None:
         # There is no frame where a thread of the device's comes last.
-        site = _site(_stack(beyond_user=False)[1], None)
+        site = _site(_stack(beyond_user=False)[1])
         line = site.called_at or site.line or self._backward_line or "an unknown line"
         own = (p for _, module in self._names.values() for p in module.parameters(recurse=False))
         self._gradients.backward_ended(own, line)
@@ -251,10 +251,10 @@ def graphs_made() -> int:
     return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
 
 
-def _site(frame: FrameType | None, module: str | None, *, logs: bool = False) -> Site:
-    if frame is None:
-        return Site(module=module, line=None, logs=logs)
-    return Site(module=module, line=line_of(frame), called_at=caller_of(frame), logs=logs)
+def _site(frame: FrameType | None, *, logs: bool = False) -> Site:
+    """Outside of every module."""
+    line, around = (None, None) if frame is None else (line_of(frame), caller_of(frame))
+    return Site(module=None, line=line, called_at=around, logs=logs)
 
 
 def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:

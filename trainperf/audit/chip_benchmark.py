@@ -14,6 +14,7 @@ import msgspec
 import torch
 
 from trainperf.accelerators import accelerator_of
+from trainperf.core.groups import grouped
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.machine.surroundings import cpu_model
@@ -71,12 +72,11 @@ def probe(device: torch.device, *, budget_s: float = BUDGET_S) -> Chip:
 
 def best_of(chips: Sequence[Chip]) -> Chip:
     """One chip of several measurements of it: the best of each figure."""
-    launches = [chip.launch_s for chip in chips if chip.launch_s is not None]
     return msgspec.structs.replace(
         chips[0],
         flops_per_s=_of_each([chip.flops_per_s for chip in chips], max),
         memory_bytes_per_s=max(chip.memory_bytes_per_s for chip in chips),
-        launch_s=min(launches) if launches else None,
+        launch_s=min((c.launch_s for c in chips if c.launch_s is not None), default=None),
         product_s=_of_each([chip.product_s for chip in chips], min),
     )
 
@@ -85,8 +85,8 @@ def _of_each(
     figures: Sequence[dict[str, float]], best: Callable[[Iterable[float]], float]
 ) -> dict[str, float]:
     """The best value of each key that any of them has."""
-    names = dict.fromkeys(name for named in figures for name in named)
-    return {name: best(named[name] for named in figures if name in named) for name in names}
+    values = grouped(figure for named in figures for figure in named.items())
+    return {name: best(several) for name, several in values.items()}
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainperf.audit.operator_call import Call, names
 from trainperf.core.artifacts.audit import short_name
+from trainperf.core.groups import grouped
 
 
 FEWEST = 4
@@ -32,27 +33,26 @@ def dead_ends(
         reads_at: Number of calls to the storages that others than calls read then.
     """
     dead: dict[int, str] = {}
-    ends, needed, line = set[int](), set[int](), ""
+    needed: dict[int, bool] = {}
+    """Storage to whether what it holds is read later; none of which nothing is known."""
+    line = ""
     for at in range(len(calls), 0, -1):
-        ends -= {*reads_at.get(at, ())}
-        needed |= {*reads_at.get(at, ())}
+        needed |= dict.fromkeys(reads_at.get(at, ()), True)
         if at in ends_at:
             gone, line = ends_at[at]
-            ends |= {*gone}
-            needed -= {*gone}
+            needed |= dict.fromkeys(gone, False)
         call = calls[at - 1]
         written = {access.storage for access in call.accesses if access.writes}
         read = {access.storage for access in call.accesses if not access.writes}
-        if call.part == "backward" and written and written <= ends:
+        useless = not any(needed.get(storage, True) for storage in written)
+        if call.part == "backward" and written and useless:
             dead[id(call)] = line
-            ends |= read - needed
+            needed |= dict.fromkeys(read - needed.keys(), False)
         else:
-            needed |= read
-            ends -= read
-        # Before it was allocated its place was another tensor's.
-        fresh = {access.storage for access in call.accesses if access.new}
-        ends -= fresh
-        needed -= fresh
+            needed |= dict.fromkeys(read, True)
+        for access in call.accesses:
+            if access.new:  # before it was allocated its place was another tensor's
+                needed.pop(access.storage, None)
     return dead
 
 
@@ -70,9 +70,8 @@ def unread(calls: Sequence[Call], fields: Mapping[str, int]) -> frozenset[str]:
         fields: Each with its storage, which nobody has let go meanwhile.
     """
     read = set[str]()
-    holds: dict[int, frozenset[str]] = {}
-    for field, storage in fields.items():
-        holds[storage] = holds.get(storage, frozenset()) | {field}
+    shared = grouped((storage, field) for field, storage in fields.items())
+    holds = {storage: frozenset(alike) for storage, alike in shared.items()}
     for call in calls:
         copies = short_name(call.like.name) in _COPIES
         own = (holds.get(access.storage) for access in call.accesses if not access.writes)

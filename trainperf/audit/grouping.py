@@ -49,7 +49,6 @@ def rows_of(
         sizes = [access.size_bytes for access in call.accesses]
         fused, outer = sum(compress(traffic, standing)), sum(compress(sizes, standing))
         moved[id(call)] = sum(traffic), fused, sum(sizes) - outer
-    alike: dict[tuple[object, ...], list[Call]] = {}
     dead = dead_ends(calls, needless.unheld, needless.reads)
     dropped = dead_ends(calls, needless.dropped, needless.reads)
     loops = loops_in(calls)
@@ -58,14 +57,15 @@ def rows_of(
         for call in calls
         if call.site.in_torch and call.part == "forward"
     )
-    for call in calls:
+
+    def row_of(call: Call) -> tuple[object, ...]:
+        """What calls of the same row have in common."""
         like, place = call.like, place_of(call, device)
-        given = (like.shapes, like.dtypes, like.result_dtype)
-        gone = id(call) in dead, dropped.get(id(call))
-        flow = (call.constant, *gone, loops.repeated(call))
-        key = (like.name, call.part, call.site, place, *given, *flow)
-        alike.setdefault(key, []).append(call)
-    for same in alike.values():
+        given = (like.name, like.shapes, like.dtypes, like.result_dtype)
+        flow = (call.constant, id(call) in dead, dropped.get(id(call)), loops.repeated(call))
+        return call.part, call.site, place, *given, *flow
+
+    for same in grouped((row_of(call), call) for call in calls).values():
         first, repeated = same[0], loops.repeated(same[0])
         more = 1.0 if first.part == "optimizer" else times
         passes = loops.numbers.get(f"{repeated}()")  # none where it is no loop over calls

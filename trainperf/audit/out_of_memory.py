@@ -49,9 +49,8 @@ def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
 
 
 def _ran_out(error: BaseException) -> bool:
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+    says_so = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+    return says_so or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 def _during(steps: list[tuple[FrameType, int]]) -> During:

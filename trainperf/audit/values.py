@@ -81,8 +81,7 @@ class Values:
             if not (each.writes and (each.whole or each.new))
         ]
         draws = like.draws and (arguments is None or _draws(func, *arguments))
-        constant = bool(written) and not draws
-        constant = constant and self._constant.issuperset(kept)
+        constant = bool(written) and not draws and self._constant.issuperset(kept)
         pure = isinstance(func, OpOverload) and func.namespace == "aten" and not draws
         again, numbers = False, tuple(next(self._numbers) for _ in written)
         if pure and arguments is not None and name_of(func) not in _FILLS:

@@ -17,8 +17,6 @@ class DeviceKind:
     """While the loader makes it wait, beside the host's own wait."""
 
 
-BESIDE_THE_HOST = DeviceKind()
-
 HOST = DeviceKind(
     no_copies="not applicable (CPU)",
     copies="hooks only: nothing is copied",
@@ -29,4 +27,4 @@ HOST = DeviceKind(
 
 def device_kind_of(device: str) -> DeviceKind:
     """The kind of a type of device, as torch names it."""
-    return {"cpu": HOST}.get(device, BESIDE_THE_HOST)
+    return {"cpu": HOST}.get(device, DeviceKind())

@@ -85,14 +85,12 @@ class LaunchOptions:
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
         """That of the training: *given* or this process's, with the options and entry points."""
         given = os.environ if given is None else given
-        paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
-        if str(ENTRY_POINTS) not in paths:
-            paths.append(str(ENTRY_POINTS))
+        paths = [*given.get("PYTHONPATH", "").split(os.pathsep), str(ENTRY_POINTS)]
         from msgspec.json import encode  # noqa: PLC0415 a command's help needs none of it
 
         return {
             **given,
-            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPATH": os.pathsep.join(filter(None, dict.fromkeys(paths))),
             VARIABLE: encode(self).decode(),
         }
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from trainperf.core import run_directory
-from trainperf.core.machine.processes import has_died, this_process
+from trainperf.core.machine.processes import has_died, take_lowest_priority, this_process
 from trainperf.core.paths import AnyPath, is_remote, path_of, storage_errors
 from trainperf.core.run_directory import (
     CAPTURE_REQUEST,
@@ -44,8 +44,6 @@ LAST_S = 60.0
 
 _TRIES = 10
 """How often the last one is tried, a second apart, while it fails."""
-
-_LOWEST_PRIORITY = 19
 
 _NOTE, _STATES = "spool.json", "upload-rank*.json"
 
@@ -184,8 +182,7 @@ def main(arguments: Sequence[str]) -> int:
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     threading.Thread(target=_listen, args=(over,), daemon=True).start()
-    with suppress(OSError, AttributeError):
-        os.nice(_LOWEST_PRIORITY)
+    take_lowest_priority()
     again = partial(_upload, run, path_of(url), {}, rank)
     wait_s = min(float(every_s), 5.0)
     while not over.wait(wait_s):

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from support.waiting import until
 
-from trainperf.core.interleaving.children import can_be_stopped, stopped
+from trainperf.core.interleaving.children import stopped
 
 
 SPIN = "import time\nwhile True: print('x', flush=True); time.sleep(0.001)"
 NESTED = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN!r}])"
 
 
-@pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
 def test_a_child_and_its_child_do_nothing_while_stopped(tmp_path: Path) -> None:
     """Workers of a loader, or of a server that forks them."""
     with _writes(NESTED, tmp_path / "out") as written:
@@ -28,14 +27,12 @@ def test_a_child_and_its_child_do_nothing_while_stopped(tmp_path: Path) -> None:
         _until_longer(written, length)
 
 
-@pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
 def test_another_rank_that_this_one_launched_goes_on_with_its_workers(tmp_path: Path) -> None:
     """As Lightning's launcher does it: rank 1 ends its own turn, and stops its workers."""
     with _writes(NESTED, tmp_path / "out", LOCAL_RANK="1") as written, stopped():
         _until_longer(written, written.stat().st_size)
 
 
-@pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
 def test_a_worker_that_knows_the_rank_of_its_parent_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +42,6 @@ def test_a_worker_that_knows_the_rank_of_its_parent_is_stopped(
         _stands_still(written)
 
 
-@pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
 def test_a_process_of_ours_beside_the_training_goes_on(tmp_path: Path) -> None:
     """Nobody would continue it if the training died meanwhile."""
     with _writes(SPIN, tmp_path / "out", TRAINPERF_PARENT="") as written, stopped():

@@ -49,9 +49,9 @@ def hang_up(mine: Baton) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-def fit(mine: Baton, steps: int, each: Callable[[], object], ahead: int = 0) -> Turn | None:
+def fit(mine: Baton, steps: int, each: Callable[[], object]) -> Turn | None:
     """So many steps in turns, as the probe does it; its first turn."""
-    first = turn = mine.join(ahead)
+    first = turn = mine.join()
     done = 0
     for _ in range(steps):
         each()
@@ -102,19 +102,19 @@ def test_the_second_fits_of_both_sides_are_a_pair_too(address: Path, referee: Re
 def test_what_is_trained_alone_is_not_to_be_compared(address: Path, referee: Referee) -> None:
     """Beside the other fit's last turn there is one more; every step after that is left out."""
     del referee
-    unlike: list[int] = []
+    alone: list[bool] = []
 
     def longer() -> None:
         mine = baton(address, 0)
-        turn = mine.join(0)
-        while turn is not None and len(unlike) < 6:
-            unlike.append(turn.unlike)
+        turn = mine.join()
+        while turn is not None and len(alone) < 6:
+            alone.append(turn.alone)
             turn = mine.pass_on()
         mine.leave()
 
     at_once(longer, lambda: fit(baton(address, 1), 6, list))
 
-    assert unlike == [1, 1, 1, 1, 3, 3]
+    assert alone == [False] * 4 + [True] * 2
 
 
 def test_two_ranks_take_and_give_the_turn_together(address: Path, referee: Referee) -> None:
@@ -124,7 +124,7 @@ def test_two_ranks_take_and_give_the_turn_together(address: Path, referee: Refer
 
     def rank(side: int, number: int, pause_s: float) -> None:
         mine = baton(address, side)
-        turn = mine.join(0, rank=number, world_size=2)
+        turn = mine.join(rank=number, world_size=2)
         for _ in range(2):
             for _ in range(turn.steps):
                 time.sleep(pause_s)
@@ -143,7 +143,7 @@ def test_a_rank_that_does_not_take_turns_is_told(
     """One of two ranks is there: nobody waits for ever."""
     monkeypatch.setattr("trainperf.core.interleaving.referee._PATIENCE_NS", 0)
     waits = threading.Thread(
-        target=lambda: baton(address, 0).join(0, rank=0, world_size=2), daemon=True
+        target=lambda: baton(address, 0).join(rank=0, world_size=2), daemon=True
     )
     waits.start()
 
@@ -162,7 +162,7 @@ def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
         return not going.wait(PATIENCE_S)
 
     def rank(number: int) -> None:
-        ranks[number].join(0, rank=number, world_size=2)
+        ranks[number].join(rank=number, world_size=2)
         ranks[number].pass_on()
 
     def leave() -> None:
@@ -173,7 +173,7 @@ def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
 
     def other() -> None:
         mine = baton(address, 1)
-        mine.join(0)
+        mine.join()
         for _ in range(3):
             mine.pass_on(TURN)
             alone.append(1)
@@ -198,8 +198,8 @@ def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
         hang_up(gone)
 
     at_once(
-        lambda: gone.join(0, rank=1, world_size=3),
-        lambda: turns.append(left.join(0, rank=0, world_size=3)),
+        lambda: gone.join(rank=1, world_size=3),
+        lambda: turns.append(left.join(rank=0, world_size=3)),
         leave,
     )
 
@@ -217,7 +217,7 @@ def test_turns_that_are_neighbours_in_time_count_fit_by_fit(address: Path) -> No
     def train(side: int) -> None:
         for _ in "ab":
             mine = baton(address, side)
-            mine.join(0)
+            mine.join()
             for number in range(3):
                 steady = side == 1 or number > 0
                 mine.pass_on(replace(TURN, whole_ns=number) if steady else None)
@@ -241,7 +241,7 @@ def test_enough_turns_end_the_pair(address: Path) -> None:
 
     def train(side: int) -> None:
         mine = baton(address, side)
-        mine.join(0)
+        mine.join()
         for number in range(5):
             mine.pass_on(TurnTime(steps=10, steady=9, steady_ns=1.0 + side, whole_ns=number))
 
@@ -261,8 +261,8 @@ def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Refe
 
     def nested() -> None:
         outer = baton(address, 0)
-        outer.join(0)
-        inner.append(baton(address, 0).join(0))
+        outer.join()
+        inner.append(baton(address, 0).join())
         outer.leave()
 
     at_once(nested, lambda: fit(baton(address, 1), 3, list))
@@ -278,19 +278,6 @@ def test_a_refusal_reaches_whoever_launched_it(address: Path, referee: Referee) 
     assert referee.refused == {1: "two ranks"}
 
 
-def test_turns_are_longer_where_a_loader_works_far_ahead(address: Path, referee: Referee) -> None:
-    """Four batches may be ready: five steps are unlike the others, as many more are measured."""
-    del referee
-    firsts: list[Turn | None] = []
-
-    at_once(
-        lambda: firsts.append(fit(baton(address, 0), 15, list, ahead=4)),
-        lambda: firsts.append(fit(baton(address, 1), 15, list)),
-    )
-
-    assert [(one.steps, one.unlike) for one in firsts if one] == [(10, 5), (10, 5)]
-
-
 def never_begins(_: Baton, referee: Referee) -> None:
     """Its process ended before."""
     referee.gone(0)
@@ -298,13 +285,13 @@ def never_begins(_: Baton, referee: Referee) -> None:
 
 def leaves_its_connection_open(mine: Baton, referee: Referee) -> None:
     """A worker that it forked still holds it."""
-    mine.join(0)
+    mine.join()
     referee.gone(0)
 
 
 def hangs_up(mine: Baton, _: Referee) -> None:
     """After a part of its turn."""
-    mine.join(0)
+    mine.join()
     mine._connection.close()
 
 
@@ -337,12 +324,12 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
 
     def trains() -> None:
         mine = baton(address, 0)
-        turns.append(mine.join(0))
+        turns.append(mine.join())
         joined.set()
         turns.extend(mine.pass_on() for _ in range(3))
         mine.leave()
 
-    at_once(lambda: dead.join(0), dies, trains)
+    at_once(dead.join, dies, trains)
 
     assert None not in turns
     assert len(turns) == 4

@@ -10,7 +10,6 @@ from trainperf.core.interleaving.wire import Turn, TurnTime
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import RunInfo
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.probes import interleaving
 from trainperf.recording.probes.interleaving import TurnsProbe, turns_probe
 from trainperf.testing import SimulatedDevice
 
@@ -21,15 +20,15 @@ AWAY_MS = 500.0
 class Waits(Baton):
     """A baton that comes back after half a second."""
 
-    def __init__(self, line: Timeline, *, steps: int, unlike: int) -> None:
+    def __init__(self, line: Timeline, *, steps: int, alone: bool = False) -> None:
         super().__init__(Participant(address="", side=0))
         self._timeline = line
-        self._turn = Turn(steps=steps, unlike=unlike)
+        self._turn = Turn(steps=steps, alone=alone)
         self.left = self.closed = False
         self.before_waiting: Callable[[], object] = list
         self.times: list[TurnTime] = []
 
-    def join(self, ahead: int, rank: int = 0, world_size: int = 1) -> Turn:
+    def join(self, rank: int = 0, world_size: int = 1) -> Turn:
         """At the beginning too."""
         return self.pass_on()
 
@@ -52,16 +51,16 @@ class Waits(Baton):
 
 def attached(baton: Waits, clock: DeviceClock | None = None) -> TurnsProbe:
     """The probe of a fit on the timeline that the baton waits on."""
-    probe = TurnsProbe(baton, 0, clock)
+    probe = TurnsProbe(baton, clock)
     probe.attach(baton._timeline.recorder)
     baton._timeline.recorder.on_close = probe.close
     return probe
 
 
-def ran(steps: int, *, turn: int, unlike: int = 1) -> tuple[Timeline, TurnsProbe]:
+def ran(steps: int, *, turn: int, alone: bool = False) -> tuple[Timeline, TurnsProbe]:
     """Steps of 2 ms in turns."""
     line = Timeline()
-    probe = attached(Waits(line, steps=turn, unlike=unlike))
+    probe = attached(Waits(line, steps=turn, alone=alone))
     for _ in range(steps):
         line.step(2.0)
     line.end()
@@ -82,10 +81,12 @@ def test_waiting_is_a_gap_and_in_no_step() -> None:
     ]
 
 
-@pytest.mark.parametrize(("unlike", "left_out"), [(2, [0, 1, 4, 5]), (1, [])])
-def test_the_first_steps_of_a_turn_are_tagged(unlike: int, left_out: list[int]) -> None:
-    """No clock counts what was made ahead.  A turn's first is left out of the steady steps only."""
-    line, _ = ran(8, turn=4, unlike=unlike)
+@pytest.mark.parametrize(("alone", "left_out"), [(True, [*range(8)]), (False, [])])
+def test_the_first_step_of_a_turn_is_tagged_and_all_that_are_trained_alone(
+    *, alone: bool, left_out: list[int]
+) -> None:
+    """No clock counts these.  A turn's first is left out of the steady steps only."""
+    line, _ = ran(8, turn=4, alone=alone)
 
     tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
     assert tagged == left_out
@@ -95,7 +96,7 @@ def test_the_first_steps_of_a_turn_are_tagged(unlike: int, left_out: list[int]) 
 def validated(steps: int, *, every: int, at: int) -> "Waits":
     """Turns of four steps of 2 ms, with 8 ms of validation after some."""
     line = Timeline()
-    baton = Waits(line, steps=4, unlike=1)
+    baton = Waits(line, steps=4)
     attached(baton)
     for number in range(steps):
         line.step(2.0)
@@ -125,7 +126,7 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
     timeline = Timeline()
     device = SimulatedDevice(timeline.clock)
     clock = DeviceClock(device)
-    baton = Waits(timeline, steps=1, unlike=1)
+    baton = Waits(timeline, steps=1)
     attached(baton, clock)
     left: list[float] = []
     baton.before_waiting = lambda: left.append(device.idle_at_ns() - timeline.clock.now_ns)
@@ -143,7 +144,7 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
 def test_a_turn_does_not_end_inside_a_trace() -> None:
     """Waiting would look like idle time there: the turn ends with the first step after it."""
     line = Timeline()
-    attached(Waits(line, steps=2, unlike=1))
+    attached(Waits(line, steps=2))
     for number in range(6):
         line.recorder.listener = Heard() if number in {1, 2} else None
         line.step(1.0)
@@ -170,28 +171,6 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name, value in Participant(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
     return monkeypatch
-
-
-@pytest.mark.parametrize(
-    ("loader", "micro_batches", "ahead"),
-    [
-        ({"num_workers": 0, "prefetch_factor": None}, 1, 0),
-        ({"num_workers": 2, "prefetch_factor": 2}, 1, 4),
-        ({"num_workers": 3, "prefetch_factor": 3}, 2, 5),
-        ({"loader": "list"}, 1, 0),
-    ],
-)
-def test_steps_ahead_are_what_the_workers_may_have_ready(
-    launched: pytest.MonkeyPatch,
-    loader: dict[str, int | str | None],
-    micro_batches: int,
-    ahead: int,
-) -> None:
-    """Batches of all workers, in steps."""
-    launched.setattr(interleaving, "can_be_stopped", lambda: False)
-    (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
-
-    assert probe._ahead == ahead
 
 
 @pytest.mark.usefixtures("launched")

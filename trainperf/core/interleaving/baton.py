@@ -29,11 +29,10 @@ class Baton:
         self._participant = participant
         self._connection: Connection | None = None
 
-    def join(self, ahead: int, rank: int = 0, world_size: int = 1) -> Turn | None:
+    def join(self, rank: int = 0, world_size: int = 1) -> Turn | None:
         """Begin the fit: wait for the other one, and for the first turn.
 
         Args:
-            ahead: Steps whose batches the loader has ready when training resumes.
             rank: Of this process in its training.
             world_size: Ranks of the training; each has a baton.
 
@@ -41,9 +40,7 @@ class Baton:
             The first turn; `None` if there is no other side.
         """
         self._connection = self._connected()
-        return self._wait(
-            Hello(side=self._participant.side, ahead=ahead, rank=rank, world_size=world_size)
-        )
+        return self._wait(Hello(side=self._participant.side, rank=rank, world_size=world_size))
 
     def refuse(self, why: str) -> None:
         """Tell the referee that this training takes no turns."""

@@ -68,8 +68,7 @@ class Referee:
 
     Args:
         address: Path of the Unix socket to listen at; it must not exist.
-        steps: Of a turn, at least; it is longer where a loader works so far ahead that too few of
-            them would be like the others.
+        steps: Of a turn.
         enough: Asked whenever both sides have had as many turns: whether the pair can be ended.  If
             so, `settled` is set and nobody gets another turn.
     """
@@ -141,25 +140,26 @@ class Referee:
                     self._seats[Connection(end.detach())] = None
             for side, gone in enumerate(self._gone):
                 if gone and side in self._pair:
-                    self._hang_up(self._pair[side])
-            self._begin()
+                    self._hang_up(self._pair[side].ranks[0])
+            if self._pair:
+                self._go_on()
+            else:
+                self._begin()
 
     def _hear(self, connection: Connection) -> None:
         if connection not in self._seats:  # closed with another one that was ready
             return
         message = received(connection, MESSAGES)
-        if message is None:
-            self._left(connection)
-        elif isinstance(message, Refusal):
+        if isinstance(message, Refusal):
             self.refused[message.side] = message.why
         elif isinstance(message, TurnOver):
             self._passed(connection, message)
-        elif message.side in self._pair:
-            # A fit inside that fit, or parallel to it: it cannot wait for its end.
-            self._close(connection)
-        else:
+        elif message is not None and message.side not in self._pair:
             seat = self._seats[connection] = self._seat(message)
             seat.ranks[message.rank] = connection
+        else:
+            # Gone, or a fit inside the one that is under way: that cannot wait for its end.
+            self._hang_up(connection)
 
     def _seat(self, hello: Hello) -> _Seat:
         """The fit of that side that this rank has not begun yet."""
@@ -169,6 +169,16 @@ class Referee:
                 return seat
         waiting.append(_Seat(hello, monotonic_ns()))
         return waiting[-1]
+
+    def _hang_up(self, connection: Connection) -> None:
+        """Disconnect; the fit of that rank, if it has begun one, takes no more turns."""
+        seat = self._seats[connection]
+        for rank in [connection] if seat is None else seat.ranks.values():
+            del self._seats[rank]
+            rank.close()
+        if seat is not None and seat in self._waiting[seat.hello.side]:
+            self._waiting[seat.hello.side].remove(seat)
+        self._pair = {side: other for side, other in self._pair.items() if other is not seat}
 
     def _begin(self) -> None:
         """Begin the next pair, once both are there or never will be."""
@@ -180,84 +190,61 @@ class Referee:
                     "every rank, on one machine"
                 )
         there = [bool(waiting) and waiting[0].complete for waiting in self._waiting]
-        if self._pair or not any(there):
-            return
-        if all(here or gone for here, gone in zip(there, self._gone, strict=True)):
+        if any(there) and all(here or gone for here, gone in zip(there, self._gone, strict=True)):
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
             self._times = ([], [])
             self._give(min(self._pair))
 
+    def _trains(self, side: int) -> bool:
+        """Whether that side has a part in this pair that is not over."""
+        return side in self._pair and not self._pair[side].over
+
     def _passed(self, connection: Connection, over: TurnOver) -> None:
-        """A turn is over for a rank; with the last rank the other side's begins, if that trains."""
+        """A turn is over for a rank."""
         seat = self._seats[connection]
         if seat is None or seat not in self._pair.values():
             return
-        side, other = seat.hello.side, self._pair.get(1 - seat.hello.side)
-        is_shared = other is not None and not other.over
+        side = seat.hello.side
         seat.training.discard(connection)
         seat.over = seat.over or over.last
-        if is_shared and connection is seat.ranks.get(0) and not over.last:
+        if self._trains(1 - side) and connection is seat.ranks[0] and not over.last:
             self._times[side].append(over.times)
-        if seat.training:
+
+    def _go_on(self) -> None:
+        """Give the next turn, once the present one is over for every rank."""
+        side, own = self._turn_of, self._pair.get(self._turn_of)
+        if self.settled or (own is not None and own.training):
             return
-        if is_shared:
-            self.passed[side] += 1
-            # A turn and the other side's next one are neighbours in time: they count together.
-            pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
-            both = [(before, after) for before, after in pairs if before and after]
-            if side == 1 and not seat.over and not self.settled:
-                self.settled = self._enough(([old for old, _ in both], [new for _, new in both]))
+        if self._trains(1 - side):
+            if own is not None:
+                self._count_turn(side, own)
             if not self.settled:
                 self._give(1 - side)
-        elif seat.over:
+        elif own is None or own.over:
             self._end()
         else:
             self._give(side)
 
-    def _left(self, connection: Connection) -> None:
-        """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""
-        seat = self._seats[connection]
-        if seat is not None and seat in self._pair.values():
-            self._hang_up(seat)
-            return
-        if seat is not None and seat in self._waiting[seat.hello.side]:
-            self._waiting[seat.hello.side].remove(seat)
-        for rank in [connection] if seat is None else [*seat.ranks.values()]:
-            self._close(rank)
-
-    def _hang_up(self, seat: _Seat) -> None:
-        """End the fit that this is of a pair."""
-        side = seat.hello.side
-        for connection in seat.ranks.values():
-            self._close(connection)
-        del self._pair[side]
-        other = self._pair.get(1 - side)
-        if other is None or other.over:
-            self._end()
-        elif self._turn_of == side:
-            self._give(1 - side)
-
-    def _close(self, connection: Connection) -> None:
-        """Disconnect, if it is not done yet: the loss of several may be heard at once."""
-        self._seats.pop(connection, None)
-        connection.close()
+    def _count_turn(self, side: int, own: _Seat) -> None:
+        self.passed[side] += 1
+        if side == 1 and not own.over:
+            # A turn and the other side's next one are neighbours in time: they count together.
+            pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
+            both = [(before, after) for before, after in pairs if before and after]
+            self.settled = self._enough(([old for old, _ in both], [new for _, new in both]))
 
     def _end(self) -> None:
         """Both fits are over: they go on with what follows."""
         pair, self._pair = self._pair, {}
         for seat in pair.values():
             for connection in seat.ranks.values():
-                send(connection, Turn(steps=self._steps, unlike=self._steps))
+                send(connection, Turn(steps=self._steps, alone=True))
 
     def _give(self, side: int) -> None:
         self._turn_of = side
-        unlike = 1 + max(seat.hello.ahead for seat in self._pair.values())
-        steps = max(self._steps, 2 * unlike)
-        other, own = self._pair.get(1 - side), self._pair[side]
-        if other is None or other.over:
+        own = self._pair[side]
+        if not self._trains(1 - side):
             own.alone += 1
-        if own.alone > 1:
-            unlike = steps
         own.training = set(own.ranks.values())
         for connection in own.ranks.values():
-            send(connection, Turn(steps=steps, unlike=unlike))
+            send(connection, Turn(steps=self._steps, alone=own.alone > 1))

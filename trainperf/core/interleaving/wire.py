@@ -65,8 +65,6 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """A fit begins, and waits for its first turn."""
 
     side: int
-    ahead: int
-    """Steps whose batches its loader has ready when it resumes: these are too fast."""
     rank: int = 0
     world_size: int = 1
     """Ranks of the fit: all of them wait for a turn, and it is over when all are through."""
@@ -108,9 +106,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
     steps: int
     """How many."""
-    unlike: int
-    """How many of the first ones must not be compared: a loader has worked ahead, or the other side
-    has ended."""
+    alone: bool = False
+    """Whether they must not be compared: the other side has ended."""
 
 
 Message = Hello | TurnOver | Refusal

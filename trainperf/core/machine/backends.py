@@ -5,7 +5,7 @@ where nothing is known, advice is that for CUDA: it is where such a training goe
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +28,20 @@ class Backend:
     """Whether its memory is the host's: nothing is copied, and nothing has to be pinned."""
 
 
-_NO_WAITS = "torch.cuda.set_sync_debug_mode('warn') says nothing in the step"
-_SAME_SHAPES = 'on a GPU with {}="reduce-overhead", where shapes are the same in every step'
-_GRAPHS = f"; {_SAME_SHAPES.format('mode')}"
-_GRAPHS_OPTION = f"; {_SAME_SHAPES.format('torch_compile_mode')}"
-
+_GRAPHS = '; on a GPU with {}="reduce-overhead", where shapes are the same in every step'
 _GROWING = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment"
 
 CUDA = Backend(
     name="cuda",
-    no_waits=_NO_WAITS,
+    no_waits="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
     growing=_GROWING,
     holes=f", or where the memory is in holes {_GROWING}",
     workspace="CUBLAS_WORKSPACE_CONFIG=:4096:2, or ",
-    graphs=_GRAPHS,
-    graphs_option=_GRAPHS_OPTION,
+    graphs=_GRAPHS.format("mode"),
+    graphs_option=_GRAPHS.format("torch_compile_mode"),
 )
 # Segments that grow came to ROCm in 2026, and hang there with some drivers (pytorch#192259).
-ROCM = Backend(name="rocm", no_waits=_NO_WAITS, graphs=_GRAPHS, graphs_option=_GRAPHS_OPTION)
+ROCM = replace(CUDA, name="rocm", growing="", holes="", workspace="")
 MPS = Backend(name="mps", unified=True)
 
 _BY_TYPE = {"": CUDA, "cpu": CUDA, "mps": MPS}

@@ -31,8 +31,7 @@ def run_beside_parent(at_its_end: signal.Signals = signal.SIGKILL) -> None:
     and `SIGTERM` lets it take its drafts along.  On another system than Linux nothing is sent.
     """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with suppress(OSError, AttributeError):
-        os.nice(_LOWEST_PRIORITY)
+    take_lowest_priority()
     parent = os.environ.get(PARENT_VARIABLE)
     if not parent or sys.platform != "linux":
         return
@@ -41,6 +40,12 @@ def run_beside_parent(at_its_end: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, at_its_end)
     if os.getppid() != int(parent):  # it ended before the kernel was asked
         os.kill(os.getpid(), at_its_end)
+
+
+def take_lowest_priority() -> None:
+    """Leave the processors to the training, as far as the system lets a process choose that."""
+    with suppress(OSError, AttributeError):
+        os.nice(_LOWEST_PRIORITY)
 
 
 def this_process(proc: Path = PROC) -> str:

@@ -47,6 +47,15 @@ class _Pooled:
         return reduce(lambda a, b: a.merge(b), ranks)  # type: ignore[attr-defined]
 
 
+class OfLargestRank:
+    """Of several ranks the one with the largest value stands for all."""
+
+    @classmethod
+    def across(cls, ranks: Sequence[Self]) -> Self:
+        """The rank with the most."""
+        return max(ranks, key=lambda rank: rank.value() or 0.0)  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True, slots=True)
 class Ratio(_Pooled):
     """A quotient of sums (not a mean of quotients)."""
@@ -100,17 +109,12 @@ class _Amount(_Pooled):
         return self.amount
 
 
-class Total(_Amount):
-    """A plain sum over steps; over ranks the largest rank's, because ranks run side by side."""
+class Total(OfLargestRank, _Amount):
+    """A plain sum over steps; over ranks the largest: a pause on two ranks at once is one pause."""
 
     def merge(self, other: Self) -> Self:
         """Add."""
         return type(self)(self.amount + other.amount, self.n + other.n)
-
-    @classmethod
-    def across(cls, ranks: Sequence[Self]) -> Self:
-        """The rank with the most: a pause on two ranks at once is one pause."""
-        return max(ranks, key=lambda total: total.amount)
 
 
 class Maximum(_Amount):
@@ -145,13 +149,8 @@ class Last(_Pooled):
         return cls(max(last.at for last in ranks), mean, max(last.n for last in ranks))
 
 
-class LargestLast(Last):
+class LargestLast(OfLargestRank, Last):
     """The value at the latest step; over ranks the largest of their latest values."""
-
-    @classmethod
-    def across(cls, ranks: Sequence[Self]) -> Self:
-        """The rank with the most."""
-        return max(ranks, key=lambda rank: rank.amount)
 
 
 class First(LargestLast):

@@ -13,13 +13,13 @@ what is left of the memory is straight, 20 kB a step.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainperf.core.arrays import Column
 from trainperf.core.stats.quantiles import Z95
+from trainperf.core.stats.reductions import OfLargestRank
 
 
 STRETCHES = 128
@@ -40,8 +40,8 @@ slope in as many steps as it has keys; the logarithm 0.51, the square root 0.72.
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
-    """Its value is a slope: units per step.
+class Trend(OfLargestRank):
+    """Its value is a slope: units per step.  The rank that grows fastest is the first to run out.
 
     The same steps give the same stretches however they are grouped, so merging is associative.
     """
@@ -94,11 +94,6 @@ class Trend:
         bottom = min(float(ordered[max(low, 0)]), self._rise(least))
         bottom = bottom if self._goes_on(least) else min(bottom, 0.0)
         return bottom - doubt, float(ordered[min(high, pairs - 1)]) + doubt
-
-    @classmethod
-    def across(cls, ranks: "Sequence[Trend]") -> "Trend":
-        """The rank that grows fastest: it is the first to run out."""
-        return max(ranks, key=lambda rank: rank.value() or 0.0)
 
     def _without_keys(self) -> tuple[Column, float]:
         """The least values without what keys take, and by how much that may shift the slope.

@@ -63,8 +63,6 @@ class StepBlock:
     @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
         """The steps of several blocks of one schema as one block."""
-        if len(blocks) == 1:
-            return blocks[0]
         return cls(blocks[0].schema, np.concatenate([block.cells() for block in blocks]))
 
     def __len__(self) -> int:

@@ -5,7 +5,7 @@ Times are integer nanoseconds on the host's monotonic clock, counted from the st
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,17 +27,15 @@ Row = Sequence[int | float | None]
 CORE_COLUMNS = ("index", "start_ns", "tags", "micro_batches", *(f"{p.label}_ns" for p in PHASES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFact:
+class StepFact(NamedTuple):
     """Something a probe can know about one step, beyond its host time."""
 
-    name: str
     unit: str
     meaning: str
 
 
 FACTS: dict[str, StepFact] = {
-    name: StepFact(name=name, unit=unit, meaning=meaning)
+    name: StepFact(unit, meaning)
     for name, unit, meaning in (
         (
             "data_stall_ns",

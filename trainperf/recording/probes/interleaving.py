@@ -2,9 +2,8 @@
 
 Waiting is the gap `others_turn`.  The step after it is tagged `turn_boundary`, since the device ran
 dry before it, and so is the one before it where the device had to be waited for: they are no steady
-steps, but their time is the training's.  Tagged `out_of_turn` are the
-steps whose batches the loader's workers have made meanwhile, where these cannot be stopped, and all
-that follow the end of the other training: these are compared by no clock.
+steps, but their time is the training's.  Tagged `out_of_turn` are all that follow the end of the
+other training: these are compared by no clock.
 """
 
 import math
@@ -15,7 +14,6 @@ from statistics import median
 from typing import ClassVar
 
 from trainperf.core.interleaving import Baton, this_participant
-from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.interleaving.wire import Turn, TurnTime
 from trainperf.core.phases import DISQUALIFYING, Gap, Tag
 from trainperf.core.steps.records import FINISHED, RunInfo
@@ -39,7 +37,7 @@ def turns_probe(
 
     Args:
         clock: The device's; `None` where nothing is waited for.
-        info: Of the run: its ranks, and the settings of its loader.
+        info: Of the run: its ranks.
         micro_batches: Batches of a step.
         period: Batches after which what the loop does now and then comes back; 0 if not known.
     """
@@ -54,11 +52,9 @@ def turns_probe(
                 "can take turns"
             )
         return []
-    workers, each = (int(info.config.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
-    ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
     period = math.ceil(period / micro_batches)
     ranks = info.rank, info.world_size
-    return [TurnsProbe(Baton(place), ahead, clock, ranks=ranks, period=period)]
+    return [TurnsProbe(Baton(place), clock, ranks=ranks, period=period)]
 
 
 class TurnsProbe(Probe):
@@ -66,7 +62,6 @@ class TurnsProbe(Probe):
 
     Args:
         baton: Says whose turn it is.
-        ahead: Steps whose batches the loader may have ready after a while.
         clock: The device's; `None` where nothing is waited for.
         ranks: That of this process, and how many take the turn together: each ends it after as
             many steps.
@@ -79,14 +74,12 @@ class TurnsProbe(Probe):
     def __init__(
         self,
         baton: Baton,
-        ahead: int,
         clock: DeviceClock | None,
         *,
         ranks: tuple[int, int] = (0, 1),
         period: int = 0,
     ) -> None:
         self._baton = baton
-        self._ahead = ahead
         self._clock = clock
         self._ranks, self.period = ranks, period
         self._last: dict[Tag, int] = {}
@@ -95,7 +88,7 @@ class TurnsProbe(Probe):
     def begin(self) -> None:
         """Wait for the other training to begin, and for the first turn; at the end give way."""
         self.undo.callback(self._baton.close)
-        self._wait(partial(self._baton.join, self._ahead, *self._ranks))
+        self._wait(partial(self._baton.join, *self._ranks))
 
     def close(self, draft: Draft) -> None:
         """Give way if this was the last step of the turn.  Runs every step."""
@@ -108,7 +101,7 @@ class TurnsProbe(Probe):
         if self._steps == 1:
             draft.tags |= Tag.TURN_BOUNDARY
             self.noted["turns"] = TAKEN
-        if turn.unlike > 1 and self._steps <= turn.unlike:
+        if turn.alone:
             draft.tags |= Tag.OUT_OF_TURN
         if not draft.tags & DISQUALIFYING:
             self._steady_ns.append(sum(draft.host_ns))

@@ -28,7 +28,7 @@ NEUTRALS: Mapping[str, tuple[str, str]] = {
 }
 """Light and dark."""
 
-_PHASES = (
+PHASE_COLOURS = (
     ("#d2435a", "#e4657a"),
     ("#ec9a3c", "#e9a655"),
     ("#5b9bf0", "#74adf5"),
@@ -38,6 +38,7 @@ _PHASES = (
     ("#3fa38f", "#52b8a3"),
     ("#a3aab8", "#7c8494"),
 )
+"""Light and dark, by phase."""
 _LINES = (
     ("#2f6bd0", "#7fb0ff"),
     ("#d2435a", "#ee7a8d"),
@@ -64,11 +65,6 @@ COLOURS = len(_LINES)
 """So many phases and lines: what has more of them begins again."""
 
 
-def phase_colour(place: int) -> tuple[str, str]:
-    """A phase's colour, light and dark."""
-    return _PHASES[place]
-
-
 def phase_variable(place: int) -> str:
     """The variable of a phase's colour, e.g. `--phase-data_wait`."""
     return f"--phase-{PHASES[place % COLOURS].label}"
@@ -77,7 +73,7 @@ def phase_variable(place: int) -> str:
 def variables() -> str:
     """The style rules that define every colour, by the reader's preference."""
     colours = {f"--{name}": pair for name, pair in NEUTRALS.items()}
-    colours |= {phase_variable(place): pair for place, pair in enumerate(_PHASES)}
+    colours |= {phase_variable(place): pair for place, pair in enumerate(PHASE_COLOURS)}
     colours |= {f"--line-{place}": pair for place, pair in enumerate(_LINES)}
     colours |= {f"--kind-{name}": pair for name, pair in KINDS.items()}
     light, dark = (
