@@ -92,7 +92,7 @@ def _slower(
 
 def _unexplained(facts: Facts) -> Iterator[RunChange]:
     """Levels of which nothing is seen that the machine did."""
-    for level in facts.summary.long_term.levels:
+    for level in (change for change in facts.summary.long_term if change.from_step):
         last = (facts.run.steps if level.until_step is None else level.until_step) - 1
         if not facts.machine_slowed(level.from_step, last, level.ends_s / level.begins_s - 1):
             yield level
@@ -129,7 +129,7 @@ def _level(level: RunChange, facts: Facts) -> Cause:
 
 def _drift(facts: Facts) -> Iterator[Cause]:
     """Bit by bit: something gathers, or is read or written as a whole."""
-    drift = facts.summary.long_term.drift
+    drift = next((each for each in facts.summary.long_term if not each.from_step), None)
     if drift is None:
         return
     line = facts.owner_of_phase(drift.phase)
