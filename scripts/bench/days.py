@@ -67,8 +67,8 @@ def _levels(run: Path) -> list[dict[str, object]]:
     """What the report says of the change."""
     command = [sys.executable, "-m", "trainperf", "report", str(run), "--format", "json"]
     printed = subprocess.run(command, capture_output=True, check=True, env=installed()).stdout
-    levels: list[dict[str, object]] = json.loads(printed)["long_term"]["levels"]
-    return levels
+    changes: list[dict[str, object]] = json.loads(printed)["long_term"]
+    return [change for change in changes if change["from_step"]]
 
 
 if __name__ == "__main__":

@@ -30,11 +30,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from scripts.bench.harness import arguments, machine_line, table, write_json
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.long_term import COLUMNS, LEAST_STEPS, LevelsFold, joined, walls_s
-from trainperf.analysis.summary.schema import LongTerm, Summary
+from trainperf.analysis.summary.schema import RunChange, Summary
 from trainperf.core.arrays import Column
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
@@ -345,8 +346,8 @@ def judged(out: Path) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
     summary = summarize(run)
     replay, fold = Replay(run), LevelsFold(1)
     for blocks in replay.blocks():
-        fold.observe(blocks)
-    pieces = fold.levels(0)
+        fold.observe(JobBlock.of(blocks))
+    (pieces,) = fold.levels()
     floor_s, long_term.LEAST_LASTS_S = long_term.LEAST_LASTS_S, FLOOR_S
     strict = summarize(run)
     long_term.LEAST_LASTS_S = floor_s
@@ -384,9 +385,9 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "fit": name,
-                    "named": bool(as_it_is.levels or as_it_is.drift),
-                    "a drift told": drift.drift is not None,
-                    "a step told": bool(step.levels),
+                    "named": bool(as_it_is),
+                    "a drift told": any(not each.from_step for each in drift),
+                    "a step told": any(each.from_step for each in step),
                 }
             )
     return rows
@@ -405,7 +406,7 @@ def _with(values: npt.NDArray[np.float32], phase: str, more_ns: npt.NDArray[Any]
     return levels
 
 
-def _change_of(matrix: Column) -> LongTerm:
+def _change_of(matrix: Column) -> tuple[RunChange, ...]:
     return long_term.long_term({0: matrix})
 
 

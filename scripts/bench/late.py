@@ -28,7 +28,9 @@ from scripts.bench.harness import arguments, table, write_json
 from scripts.bench.late_ranks import LIGHTNING, PLAIN, PlannedFit, work_matrix
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.readings import STEP_MEAN_S
 
 
 SIZES_S = (0.005, 0.020, 0.100)
@@ -206,7 +208,7 @@ def _judged(plan: PlannedFit, summary: Summary) -> JudgedFit:
     named = {(each.rank, each.cause or ""): each.cause_s or 0.0 for each, _ in late}
     off = [abs(named[key] - size_s) for key, size_s in truth.items() if key in named]
     sizes = [max(TOLERATED * size_s, TOLERATED_S) for key, size_s in truth.items() if key in named]
-    predicted = summary.what_if
+    step_s = summary.value(STEP_MEAN_S) or 0.0
     who = " ".join(point.who for point in summary.synchronisation)
     return JudgedFit(
         loop=plan.loop,
@@ -220,8 +222,8 @@ def _judged(plan: PlannedFit, summary: Summary) -> JudgedFit:
         right=named.keys() == truth.keys() and len(late) == len(named) and "too" not in who,
         size_right=all(error <= most for error, most in zip(off, sizes, strict=True)),
         off_s=max(off, default=0.0),
-        step_s=predicted.step_s if predicted else 0.0,
-        without_s=predicted.without_ranks_s if predicted else 0.0,
+        step_s=step_s,
+        without_s=max(0.0, step_s - saved_s(summary, "named_s")),
         who=who,
     )
 

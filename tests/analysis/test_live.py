@@ -247,11 +247,11 @@ def test_what_earlier_attempts_came_to_is_read_of_their_ends(tmp_path: Path) -> 
     ]
 
     path = make_run_dir(tmp_path / "run", specs)
-    look, restarts = LiveRun(path).look(NOW_S), reported(path).restarts
+    look, whole = LiveRun(path).look(NOW_S), reported(path)
 
     assert (look.attempts_before, look.steps_before, look.ended_before) == (2, 160, "")
-    assert restarts.without_training_s == pytest.approx(60 + 58.4)
-    assert restarts.again_steps == 20
+    assert whole.ledger_s["restart"] == pytest.approx(60 + 58.4)
+    assert whole.restarts.again_steps == 20
 
 
 def test_the_machine_is_that_of_the_latest_minute(tmp_path: Path) -> None:

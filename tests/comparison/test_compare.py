@@ -317,9 +317,7 @@ def test_a_busy_machine_leaves_open_what_waiting_for_it_may_explain(
 ) -> None:
     """A repeat of a run that waited two fifths of its time may take half as long again, or less."""
     before, after = run(tmp_path / "a", steps(10)), run(tmp_path / "b", steps(8, seed=1))
-    host = HostShare(
-        rank=0, host="h", ranks=1, cpus_per_rank=2.0, threads=1, workers=0, waited_fraction=waited
-    )
+    host = HostShare(ranks=1, cpus_per_rank=2.0, threads=1, workers=0, waited_fraction=waited)
     busy = replace(before, summary=msgspec.structs.replace(before.summary, host=host))
     found = compare([busy], [after])
 

@@ -67,8 +67,8 @@ def test_a_job_that_was_restarted_into_the_same_log_is_two_attempts(
     assert summary.run.steps == 2 * once.run.steps
     assert summary.run.steady_steps == 2 * once.run.steady_steps
     assert summary.value("step_mean_s") == pytest.approx(mean_s, rel=0.02)
-    assert summary.restarts.number == 1
-    assert summary.restarts.without_training_s == pytest.approx(3600, rel=0.05)
+    assert summary.run.attempts == 2
+    assert summary.ledger_s["restart"] == pytest.approx(3600, rel=0.05)
 
 
 def test_a_megatron_job_that_went_on_where_it_was_is_known_by_its_arguments(
@@ -85,7 +85,7 @@ def test_a_megatron_job_that_went_on_where_it_was_is_known_by_its_arguments(
     summary = summary_of(tmp_path, arguments + megatron() + arguments + again)
 
     assert summary.run.steps == 1200
-    assert summary.restarts.number == 1
+    assert summary.run.attempts == 2
 
 
 def test_a_trainer_that_was_resumed_says_so_and_counts_its_samples_once(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_trainer_that_was_resumed_says_so_and_counts_its_samples_once(tmp_path
     assert summary.run.steps == 500
     assert summary.value("step_mean_s") == pytest.approx(0.5)
     assert summary.value("samples_per_s") == pytest.approx(16.0)
-    assert summary.restarts.number == 1
+    assert summary.run.attempts == 2
     # Nothing of the log says how long it stood still.
     assert progress(summary).endswith("1 restart")
 
@@ -141,7 +141,7 @@ def test_a_line_that_one_which_was_cut_runs_into_is_kept(tmp_path: Path) -> None
     summary = summary_of(tmp_path, cut + text)
 
     assert summary.run.steps == 199
-    assert summary.restarts.number == 1
+    assert summary.run.attempts == 2
 
 
 def test_the_command_takes_packed_logs(

@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.doctor import CHECKS, Case, Outcome, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.loss_parity import parity
+from trainperf.analysis.summary.loss_parity import compare_losses, curve_of
 from trainperf.core.artifacts import Document, write_document
 from trainperf.core.run_directory import ANALYSIS_SUFFIX
 from trainperf.core.steps.records import Scalar, StepRecord
@@ -72,7 +72,8 @@ def checked(name: str, path: Path, planted: Planted, baseline: Planted | None = 
     case = Case(facts=examine(run))
     if baseline is not None:
         before = baseline.write(path / "baseline" / "trainperf")
-        case = Case(facts=case.facts, baseline=examine(before), parity=parity(run, before))
+        parity = compare_losses([curve_of(run)], [curve_of(before)])
+        case = Case(facts=case.facts, baseline=examine(before), parity=parity)
     return {check.id: check for check in examined(case).checks}[name]
 
 

@@ -10,15 +10,13 @@ from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.analysis.run.record_file import STEP_BYTES, end_of, held
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import diagnosed, summary_of
-from trainperf.analysis.summary.run_folds import RunFolds
+from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.folder import read_documents
+from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.paths import AnyPath, storage_errors
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
-from trainperf.traces.capture_files import read_all
 
 
 MOST_BYTES = 4 << 20
@@ -80,24 +78,18 @@ class LiveRun:
         reached = [end_of(file).step for file in latest]
         # Ranks flush, or are uploaded, at different times: the steps of all are further back.
         behind = (max(reached) - min(reached)) * STEP_BYTES
-        each = max(EDGE_BYTES, self._most_bytes // len(latest))
-        each += min(behind, self._most_bytes // FEW_RANKS)
+        each = max(EDGE_BYTES, self._most_bytes // len(latest)) + min(
+            behind, self._most_bytes // FEW_RANKS
+        )
         # Lines and audits are numbered by the attempt's own steps.
         files = tuple(held(replace(file, begun=0), each) for file in latest)
-        first = files[0].first
-        window = f"from step {first:,.0f} on" if first else ""
+        window = f"from step {files[0].first:,.0f} on" if files[0].first else ""
         end = replace(run, attempts=(files,), window=window)
-        documents, captures = read_documents(self._path), tuple(read_all(self._path))
         # The machines are joined with the latest steps alone.
-        folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
-        whole, minute = _summary(folds, now_s), None
-        if whole.run.steps:
-            replay = Replay(_latest(end), machine_bytes=EDGE_BYTES)
-            # Its traces are those of the whole run.
-            documents = replace(documents, lines=None, problems={})
-            minute = _summary(RunFolds(replay, documents, ()), now_s)
+        whole = examine(end, now_s=now_s, replay=Replay(end, machine_bytes=0))
+        minute = _minute(end, whole.documents, now_s) if whole.run.steps else None
         return LiveLook(
-            whole=whole,
+            whole=whole.summary,
             latest=minute,
             silent_s=max(0.0, now_s - run.last_write_s()),
             attempts_before=len(before),
@@ -106,15 +98,18 @@ class LiveRun:
         )
 
 
-def _latest(run: Run) -> Run:
+def _minute(run: Run, documents: Documents, now_s: float) -> Summary:
     """The latest minute of the one attempt of a run that is held, by its lowest rank."""
     lead = run.attempts[0][0]
     steps = StepBlock.joined([each for each in lead.entries() if isinstance(each, StepBlock)])
     late = steps.start_ns >= steps.start_ns[-1] - LATEST_S * 1e9
     first = int(steps.index[min(int(late.argmax()), max(0, len(steps) - LIMITS.steps))])
-    return replace(run, warnings=()).within(RunWindow(first=first))
-
-
-def _summary(folds: RunFolds, now_s: float) -> Summary:
-    folds.read()
-    return diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary
+    latest = replace(run, warnings=()).within(RunWindow(first=first))
+    # Its lines and traces, and what is wrong with its files, are those of the whole run.
+    return examine(
+        latest,
+        now_s=now_s,
+        replay=Replay(latest, machine_bytes=EDGE_BYTES),
+        documents=replace(documents, lines=None, problems={}),
+        captures=(),
+    ).summary

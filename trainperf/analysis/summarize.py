@@ -9,10 +9,7 @@ import msgspec
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.findings import diagnose
 from trainperf.analysis.diagnosis.of_capture import diagnosed as diagnosed_capture
-from trainperf.analysis.diagnosis.of_run import (
-    account_of,
-    light_of,
-)
+from trainperf.analysis.diagnosis.of_run import account_of, light_of
 from trainperf.analysis.diagnosis.regions import spent_on
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
@@ -29,7 +26,6 @@ from trainperf.analysis.summary.lines import (
     up_to_steady,
 )
 from trainperf.analysis.summary.long_term import long_term
-from trainperf.analysis.summary.ranks import what_if
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import RunFacts, Summary, encode_summary
@@ -45,7 +41,7 @@ from trainperf.core.phases import TAGS
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.own_sums import answer_facts, named_phases
-from trainperf.traces.capture_files import read_all
+from trainperf.traces.capture_files import CaptureReport, read_all
 
 
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
@@ -59,6 +55,8 @@ def examine(
     now_s: float | None = None,
     replay: Replay | None = None,
     observers: Sequence[StepObserver] = (),
+    documents: Documents | None = None,
+    captures: Sequence[CaptureReport] | None = None,
 ) -> Facts:
     """Read a run in constant memory: its summary, and all that findings are based on.
 
@@ -67,55 +65,61 @@ def examine(
         now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
             without it only one whose process is seen to be gone counts as killed.
         replay: The pass itself, for observers that need its journals; a new one by default.
-        observers: Fed with every step.
+        observers: Called with every step.
+        documents: In place of those in its directory.
+        captures: What its traces say; those are read by default.
     """
-    folds = RunFolds(replay or Replay(run), read_documents(run.path), tuple(read_all(run.path)))
+    documents = documents or read_documents(run.path)
+    traced = tuple(read_all(run.path)) if captures is None else captures
+    folds = RunFolds(replay or Replay(run), documents, traced)
     folds.read(observers)
-    summary = summary_of(folds, now_s=now_s)
-    documents = folds.documents
+    summary = _summary_of(folds, now_s=now_s)
     if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
         documents = replace(documents, trials=beside[0], trials_from=str(beside[1]))
-    return diagnosed(folds, summary, documents)
+    return _diagnosed(folds, summary, documents)
 
 
-def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
+def _diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
     """The summary with its time split and findings, and all that these are based on.
 
     Args:
         folds: Fed with the steps.
-        summary: What `summary_of` makes of them.
+        summary: What `_summary_of` makes of them.
         documents: Of the run; its trials may be another run's.
     """
-    summary = msgspec.structs.replace(
-        summary, trials=documents.trials, trials_from=documents.trials_from
-    )
     usual = typical_audit(folds.steps, documents)
-    step_s = summary.value(STEP_S) if isinstance(usual, StepAudit) else None
-    light = light_of(documents, step_s)
-    resized = replace(documents, audit=usual if isinstance(usual, StepAudit) else None)
-    typical = light_of(resized, step_s)
+    resized = usual if isinstance(usual, StepAudit) else None
+    step_s = None if resized is None else summary.value(STEP_S)
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     facts = Facts(
         summary=summary,
         documents=documents,
-        light=light,
-        typical=typical,
+        light=light_of(documents, step_s),
+        typical=light_of(replace(documents, audit=resized), step_s),
         captures=captures,
         traces=tuple(rank for capture in captures for rank in capture.ranks),
     )
     account = account_of(facts)
-    chip = None if light is None else light.chip
-    spent_s = spent_on(account.regions, chip, on_host=account.device is None)
-    summary = with_time_split(
+    findings, ordinary = diagnose(account, facts)
+    divided = with_time_split(
         summary,
         documents.audit,
-        light,
+        facts.light,
         captures,
-        typical=typical,
-        spent_s=spent_s,
+        typical=facts.typical,
+        spent_s=spent_on(
+            account.regions,
+            None if facts.light is None else facts.light.chip,
+            on_host=account.device is None,
+        ),
     )
-    findings, ordinary = diagnose(account, facts)
-    summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
+    summary = msgspec.structs.replace(
+        divided,
+        trials=documents.trials,
+        trials_from=documents.trials_from,
+        findings=findings,
+        ordinary=ordinary,
+    )
     return replace(facts, summary=summary)
 
 
@@ -133,7 +137,6 @@ def _with_start(facts: RunFacts, folds: RunFolds, lines: SampledLines | None) ->
     before_s = before_fit(lines)
     if lines is None or not before_s:
         return facts
-    ledger_s = folds.replay.journals[folds.run.ranks[0]].ledger_s()
     prepared_s = [file.info.prepared_s for file in folds.run.attempts[-1]]
     return msgspec.structs.replace(
         facts,
@@ -141,7 +144,7 @@ def _with_start(facts: RunFacts, folds: RunFolds, lines: SampledLines | None) ->
         seen_from=lines.seen_from,
         first_s=up_to_steady(
             folds.steps.rows(),
-            ledger_s,
+            folds.replay.journals[folds.run.ranks[0]].ledger_s(),
             folds.documents.compilation,
             outside=facts.loop.outside,
         ),
@@ -149,8 +152,8 @@ def _with_start(facts: RunFacts, folds: RunFolds, lines: SampledLines | None) ->
     )
 
 
-def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
-    """Everything but the time split and the findings, of the steps so far."""
+def _summary_of(folds: RunFolds, *, now_s: float | None) -> Summary:
+    """Everything but the time split, the trials and the findings."""
     run, replay, documents = folds.run, folds.replay, folds.documents
     first = replay.journals[run.ranks[0]]
     all_readings = folds.readings()
@@ -167,7 +170,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     # Means over the steady steps of what has no column.
     steps = own_sums.pop("steps", 0)
     own = {name: number / steps for name, number in own_sums.items() if steps}
-    summary = Summary(
+    return Summary(
         run=facts,
         hang=hang,
         readings=all_readings,
@@ -196,18 +199,16 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         ),
         collects=collecting(lines, frozenset(folds.steps.rows()[:, INDEX].astype(int).tolist())),
         slow_steps=slow_steps(folds.steps, lines),
-        long_term=long_term({r: folds.levels.levels(at) for at, r in enumerate(run.ranks)}),
+        long_term=long_term(dict(zip(run.ranks, folds.levels.levels(), strict=False))),
         restarts=restarts(run, first),
-        trials=documents.trials,
         machine=folds.machine.facts(),
         warnings=(
             *warnings_of(run, replay, facts),
-            *folds.machine_problems,
+            *folds.machine.problems,
             *disagreements(traced),
             *documents.problems.values(),
         ),
     )
-    return msgspec.structs.replace(summary, what_if=what_if(summary))
 
 
 def _summed(replay: Replay, counts: str) -> dict[Any, int]:

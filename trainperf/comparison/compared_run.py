@@ -61,7 +61,9 @@ def read_run(run: Run) -> ComparedRun:
     sample, losses = SampleFold(), LossFold()
     replay = Replay(run)
     cycles = CycleFold(list(replay.journals.values()))
-    evidence = examine(run, replay=replay, observers=(sample, losses, cycles))
+    evidence = examine(
+        run, replay=replay, observers=(sample.observe, losses.observe, cycles.observe)
+    )
     summary = evidence.summary
     values = {
         name: reading.value

@@ -251,8 +251,6 @@ def loader(
 def cpu_time(ran: float, workers_ran: float | None = None) -> HostShare:
     """Of a rank of two CPUs that never lacks one."""
     return HostShare(
-        rank=0,
-        host="a",
         ranks=1,
         cpus_per_rank=2.0,
         threads=1,

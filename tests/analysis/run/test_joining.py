@@ -51,10 +51,10 @@ def test_restarts_are_one_run_with_its_gaps(tmp_path: Path) -> None:
     run = joined([runs[2], runs[0], runs[1]])
     summary = summarize(run)
 
-    assert (summary.restarts.number, summary.restarts.again_steps) == (2, 1_200)
+    assert (summary.run.attempts, summary.restarts.again_steps) == (3, 1_200)
     assert summary.gaps["restart"] == 2
     # Minutes 0 to 20 less 600 s of steps, and 20 to 30 less 300 s.
-    assert summary.restarts.without_training_s == pytest.approx(600 + 300, abs=15)
+    assert summary.ledger_s["restart"] == pytest.approx(600 + 300, abs=15)
     assert summary.restarts.lost_s == pytest.approx(900 + 2 * 6 + 120, abs=15)
     assert summary.run.steps == 10_000
     assert sum(summary.ledger_s.values()) == pytest.approx(summary.run.fit_s)

@@ -69,7 +69,7 @@ def test_a_slow_shard_is_a_change_of_the_data_wait(tmp_path: Path) -> None:
         tmp_path, steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)}, wander=0.03)
     )
 
-    (level,) = summary.long_term.levels
+    (level,) = summary.long_term
     assert abs(level.from_step - 4_000) <= 64
     assert (level.phase, level.until_step, level.rank) == ("data_wait", None, None)
     assert level.phase_ends_s - level.phase_begins_s == pytest.approx(0.009, rel=0.05)
@@ -93,7 +93,7 @@ def test_a_slow_stretch_has_an_end(tmp_path: Path) -> None:
             facts=lambda i: {"pace_ns": 26_000 if i in slow else 20_000},
         ),
     )
-    (level,) = summary.long_term.levels
+    (level,) = summary.long_term
     assert abs(level.from_step - 2_000) <= 64
     assert abs((level.until_step or 0) - 4_000) <= 64
     assert level.alike
@@ -152,8 +152,8 @@ def test_a_log_file_that_is_rewritten_drifts_and_memory_grows_with_it(tmp_path: 
             facts=lambda i: {"owned_bytes": 2e9 * (1 + i / STEPS)},
         ),
     )
-    drift = summary.long_term.drift
-    assert (drift.phase, summary.long_term.levels) == ("callbacks", ())
+    (drift,) = summary.long_term
+    assert (drift.phase, drift.from_step) == ("callbacks", 0)
     assert [moved.fact for moved in drift.moved] == ["owned_bytes"]
     shown = finding(summary, "slower_since")
     assert "callbacks grows from" in shown.title
@@ -183,7 +183,7 @@ def test_the_rank_that_slows_down_is_named(
     waits = steps_with(lambda i: {"backward": more_ms(i)})
     slow = steps_with(lambda i: {"data_wait": more_ms(i)}, seed=1)
     summary = summary_with(tmp_path, waits, slow)
-    (change,) = [*summary.long_term.levels, *filter(None, [summary.long_term.drift])]
+    (change,) = summary.long_term
 
     assert (change.rank, change.phase) == (1, "data_wait")
     assert says in finding(summary, "slower_since").title
@@ -205,9 +205,10 @@ def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_mach
             facts=lambda i: {"waited_ns": (least + (most - least) * i / STEPS) * MS},
         ),
     )
+    (drift,) = summary.long_term
     shown = finding(summary, "slower_since")
 
-    assert bool(summary.long_term.drift.moved) is not own
+    assert (drift.from_step, bool(drift.moved)) == (0, not own)
     assert shown.advice.startswith("Find what forward goes through") is own
     assert shown.action.startswith("see what else ran there over the run") is not own
 
@@ -215,8 +216,8 @@ def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_mach
 def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:
     """Rows times columns of a table that is written anew: a line through it begins below zero."""
     summary = summary_with(tmp_path, steps_with(lambda i: {"loop": 400.0 * (i / STEPS) ** 2}))
-    drift = summary.long_term.drift
-    assert drift.phase == "loop"
+    (drift,) = summary.long_term
+    assert (drift.phase, drift.from_step) == ("loop", 0)
     assert drift.begins_s == pytest.approx(0.050, abs=0.002)
     assert drift.ends_s == pytest.approx(0.05 + 0.4 * (31 / 32) ** 2, rel=0.05)
     whole = sum(0.4 * (i / STEPS) ** 2 for i in range(STEPS))

@@ -9,6 +9,7 @@ from support.light import make_audit, make_use, write_audit
 from support.runs import WARMUP_STEPS, RankSpec, make_run_dir, make_step, make_steps
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.lead_steps import LeadSteps
 from trainperf.analysis.summary.utilisation import utilisation
@@ -49,8 +50,7 @@ def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
     steps = LeadSteps()
     for part in (records[:25], records[25:]):
-        block = block_of(part)
-        steps.observe(block)
+        steps.observe(JobBlock.of([block_of(part)]))
     return utilisation(steps, read_documents(run))
 
 

@@ -13,9 +13,9 @@ def test_restarts_are_not_cut_off_where_a_run_was_killed(tmp_path: Path) -> None
     """The end of a long line is what was lost."""
     spec = RankSpec(steps=make_steps(100, forward=10), end=None)
     summary = summary_of(tmp_path, [spec])
-    restarts = Restarts(number=3, without_training_s=90.0, lost_s=2460.0, again_steps=1200)
+    restarts = Restarts(lost_s=2460.0, again_steps=1200)
     excluded = {"warmup": 47, "first_in_epoch": 6, "after_validation": 12}
-    killed = replace(summary.run, state="killed", started_at="2026-11-01T12:00:00Z")
+    killed = replace(summary.run, state="killed", attempts=4, started_at="2026-11-01T12:00:00Z")
 
     shown = render(replace(summary, run=killed, excluded=excluded, restarts=restarts))
 

@@ -13,7 +13,6 @@ from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import (
     HostShare,
     LineShare,
-    LongTerm,
     Moved,
     PhaseLines,
     PlainCode,
@@ -76,7 +75,7 @@ def validated(batches: int, size: int, loads: float = 0.0, **settings: Scalar) -
             "phase_data_wait_s": 0.004,
             "phase_forward_s": 0.036,
         },
-        host=HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0),
+        host=HostShare(ranks=1, cpus_per_rank=2.0, threads=2, workers=0),
         lines=(lines,),
     )
 
@@ -296,7 +295,7 @@ def mapped(
     """The same where most of it has a name; the script's own has none."""
     before_s = {slot: spent_s, "before_fit": own_s, "imports": 5.0, "loading_weights": 0.5}
     account = step(forward=100, fit_s=fit_s, before_s={**before_s, "unseen": 0.5})
-    host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0)
+    host = HostShare(ranks=1, cpus_per_rank=2.0, threads=2, workers=0)
     return seen(account, host=host, **seen_in(slot), **known)
 
 
@@ -573,7 +572,7 @@ def level(
         moved=moved,
     )
     known |= {} if beside is None else {"machine": beside.facts.summary.machine}
-    return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
+    return seen(step(forward=100), long_term=(new,), **known)
 
 
 def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: object) -> Seen:
@@ -588,7 +587,7 @@ def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: o
         alike=bool(known.pop("alike", False)),
         moved=moved,
     )
-    return seen(step(forward=100), long_term=LongTerm(drift=drift), **known)
+    return seen(step(forward=100), long_term=(drift,), **known)
 
 
 def waiting_longer(loads: float) -> Seen:

@@ -454,8 +454,6 @@ def crowded(  # noqa: PLR0913 what is counted
     Inside each worker so many threads compute, which lack a CPU for so much of ten seconds.
     """
     host = HostShare(
-        rank=0,
-        host="a",
         ranks=ranks,
         cpus_per_rank=cpus,
         threads=threads,

@@ -12,7 +12,7 @@ from trainperf.core.readings import STEP_MEAN_S
 from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
 
 
-HOST = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=8.0, threads=1, workers=0)
+HOST = HostShare(ranks=1, cpus_per_rank=8.0, threads=1, workers=0)
 
 
 def generates(

@@ -13,10 +13,10 @@ from trainperf.analysis.summary.schema import (
     PlainCode,
     StallingCall,
     SyncPoint,
-    WhatIf,
 )
 from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
+from trainperf.core.machine.backends import CUDA, Backend
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
 from trainperf.traces.results import Collective, RankTrace, Straggler, TraceTotals
@@ -66,7 +66,12 @@ def late(
         device=device,
         meetings={"backward": meeting(21, 1, data_wait=20)},
     )
-    of_job = {"ranks": 2, "world_size": 2, **known}
+    of_job = {
+        "device": Backend(name="cpu") if device is None else CUDA,
+        "ranks": 2,
+        "world_size": 2,
+        **known,
+    }
     return seen(account, synchronisation=points, loop=loop, **of_job)
 
 
@@ -80,13 +85,11 @@ def waited(wait_s: float, *ranks: int) -> Seen:
     return seen(step(forward=100, device=on_gpu(communication_s=0.02)), stragglers=found)
 
 
-WITHOUT = WhatIf(step_s=0.1, ranks=(1,), without_ranks_s=0.08, even_s=0.08)
-
 LATE = (
     Case(
         "straggler",
         "rank 1 makes its batches in 20 ms more",
-        late(point(20, lags(1)), what_if=WITHOUT),
+        late(point(20, lags(1))),
         0.020,
         "faster_loader_of_rank",
         (

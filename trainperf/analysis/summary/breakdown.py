@@ -47,9 +47,11 @@ def with_time_split(
     tail_fraction = summary.value(ALLREDUCE_TAIL_FRACTION)
     if tail_fraction:
         waits_s["backward"] = tail_fraction * sum(phases_s.values())
-    traced = [rank.totals for report in reversed(captures) for rank in report.ranks]
     on_device = (
-        each for each in traced if None not in (each.gpu_busy_fraction, each.compute_fraction)
+        rank.totals
+        for report in reversed(captures)
+        for rank in report.ranks
+        if None not in (rank.totals.gpu_busy_fraction, rank.totals.compute_fraction)
     )
     split = dimensions(
         phases_s,
@@ -59,9 +61,10 @@ def with_time_split(
         # Of the latest trace in which a device worked, on the lowest rank that has one.
         trace=next(on_device, None),
     )
-    # Times of the warm-up do not show how fast a step is.
-    steady_s = {} if typical is None else phases_s
     speed = (
-        None if audit is None or light is None else speed_of_light(light, audit, steady_s, typical)
+        None
+        if audit is None or light is None
+        # Times of the warm-up do not show how fast a step is.
+        else speed_of_light(light, audit, {} if typical is None else phases_s, typical)
     )
     return msgspec.structs.replace(summary, dimensions=split, light=speed)

@@ -26,9 +26,8 @@ def traces(
             is compared.
     """
     rows = steps.rows()
-    compared = {} if restarted else {ranks[0]: rows}
     return tuple(
-        _traced(report, trace, rank, compared.get(rank, rows[:0]))
+        _traced(report, trace, rank, rows[:0] if restarted or rank != ranks[0] else rows)
         for report in reports
         for trace in report.ranks
         if (rank := rank_of(trace.file)) is not None and rank in ranks

@@ -23,7 +23,7 @@ def host_share(
     claims = Counter((host_of(info), cpu) for info in infos for cpu in _mask(info))
     cpus_on = Counter(host for host, _ in claims)
     shares = filter(None, (_share(info, on_hosts, claims, cpus_on) for info in infos))
-    least = min(shares, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
+    least = min(shares, key=lambda share: share.cpus_per_rank, default=None)
 
     def quotients(part: str, *whole: str) -> list[float]:
         return [
@@ -32,12 +32,13 @@ def host_share(
             if part in sums and (total := sum(sums.get(name, 0) for name in whole)) > 0
         ]
 
-    workers = ("workers_waited_ns", "workers_ran_ns")
     return least and msgspec.structs.replace(
         least,
         waited_fraction=max(quotients("waited_ns", "span_ns"), default=None),
         ran_fraction=min(quotients("ran_ns", "span_ns"), default=None),
-        workers_waited_fraction=max(quotients("workers_waited_ns", *workers), default=None),
+        workers_waited_fraction=max(
+            quotients("workers_waited_ns", "workers_waited_ns", "workers_ran_ns"), default=None
+        ),
         workers_ran=max(quotients("workers_ran_ns", "span_ns"), default=None),
         kernel=max(quotients("kernel_ns", "span_ns"), default=None),
         throttled_fraction=max(quotients("throttled_periods", "quota_periods"), default=None),
@@ -62,13 +63,10 @@ def _share(
         cpus = sum(1 / claims[host, cpu] for cpu in mask)
         if every is not None and every < cpus_on[host]:
             cpus = min(cpus, every / ranks)
-    on_device = info.device != "cpu"
     return HostShare(
-        rank=info.rank,
-        host=host,
         ranks=ranks,
         cpus_per_rank=cpus,
-        threads=1 if on_device else _number(info, "threads") or 1,
+        threads=1 if info.device != "cpu" else _number(info, "threads") or 1,
         workers=_number(info, "num_workers") or 0,
     )
 

@@ -25,10 +25,9 @@ def late_and_why(named: Sequence[SyncPoint]) -> str:
 
 def who(point: SyncPoint) -> str:
     """The ranks that are late at a point, or their host."""
-    ranks = [late.rank for late in point.late]
     if point.host:
-        return f"host {plain(point.host)} ({plural(len(ranks), 'rank')})"
-    return ranks_named(ranks)
+        return f"host {plain(point.host)} ({plural(len(point.late), 'rank')})"
+    return ranks_named([late.rank for late in point.late])
 
 
 def in_words(phase: str) -> str:

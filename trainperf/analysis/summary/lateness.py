@@ -143,8 +143,9 @@ class PointFold:
         walls_ns = np.maximum.reduce([block.wall_ns for block in blocks])
         self.n += len(walls_ns)
         self.synchronous = all(block.schema.synchronous for block in blocks)
-        several = any((block.micro_batches > 1).any() for block in blocks)
-        self.whole_step |= self.phase is not Phase.BACKWARD and (several or not self.synchronous)
+        self.whole_step |= self.phase is not Phase.BACKWARD and (
+            not self.synchronous or any((block.micro_batches > 1).any() for block in blocks)
+        )
         ordered, ranks = np.sort(waits_ns, axis=0), len(blocks)
         least_ns, last = ordered[0], waits_ns.argmin(axis=0)
         # The *typical* other rank waits so long: one early rank is no fault of the others.
@@ -182,7 +183,6 @@ class _Judge:
         self, folds: Mapping[Phase, PointFold], ranks: Sequence[int], always: Collection[Phase]
     ) -> None:
         self.folds, self.ranks, self.always = folds, ranks, always
-        self.wait_s = {phase: fold.sums_ns[:, 0] / fold.n / 1e9 for phase, fold in folds.items()}
         excess_s = {phase: _beyond(fold.sums_ns / fold.n / 1e9) for phase, fold in folds.items()}
         self.late_s = {phase: -each[:, 0] for phase, each in excess_s.items()}
         """By how much each rank arrives at a point after the typical other one."""
@@ -228,7 +228,7 @@ class _Judge:
         return SyncPoint(
             point=phase.label,
             n=fold.n,
-            wait_s=tuple(self.wait_s[phase].tolist()),
+            wait_s=tuple((fold.sums_ns[:, 0] / fold.n / 1e9).tolist()),
             transfer_s=transfer_s,
             skew_s=fold.skews.value() if fold.skews else None,
             lost_s=lost_s,

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.roofline.time_split import WORK
 from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
 from trainperf.analysis.summary.schema import (
     LineShare,
@@ -61,8 +62,6 @@ BETWEEN = "between"
 
 _NO_PHASES = {*(gap.label for gap in GAPS), *BEFORE, *OF_WORKERS}
 """Slots of samples outside of steps; all others are phases, those of the loop's own among them."""
-
-_WORK = {Phase.FORWARD.label, Phase.BACKWARD.label, Phase.OPTIMIZER.label}
 
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
@@ -143,8 +142,14 @@ def phase_lines(
     """
     if lines is None:
         return ()
-    code = _SampledCode(lines, apart=apart)
-    slots = Counter(code.slot(lines.stacks[sample.stack]) for sample in lines.samples)
+    stacks = tuple(
+        msgspec.structs.replace(stack, slot=BETWEEN)
+        if apart and stack.slot == "data_wait" and stack.loads is False
+        else stack
+        for stack in lines.stacks
+    )
+    code = _SampledCode(msgspec.structs.replace(lines, stacks=stacks))
+    slots = Counter(stacks[sample.stack].slot for sample in lines.samples)
     named = (
         code.named(slot, None if slot in _NO_PHASES else steady) for slot, _ in slots.most_common()
     )
@@ -189,19 +194,21 @@ def up_to_steady(
     warm = rows[tagged(rows, Tag.WARMUP)]
     if not len(warm) or len(warm) == len(rows) or rows[0, INDEX]:
         return {}
-    before = (Gap.STARTUP.label, Gap.SANITY_CHECK.label)
-    before_s = {gap: ledger_s[gap] for gap in before if gap in ledger_s}
+    before_s = {
+        gap.label: ledger_s[gap.label]
+        for gap in (Gap.STARTUP, Gap.SANITY_CHECK)
+        if gap.label in ledger_s
+    }
     if outside:
         return {**before_s, "warmup": float(warm[:, HOST:].sum())}
     compiled = () if compilation is None else compilation.compiled
     first_s, batch_s = float(rows[0, HOST:].sum()), float(rows[0, HOST + Phase.DATA_WAIT])
-    compiling_s = sum(each.seconds or 0.0 for each in compiled if each.step == 0)
-    compiling_s = min(compiling_s, first_s - batch_s)
+    compiled_s = sum(each.seconds or 0.0 for each in compiled if each.step == 0)
     return {
         **before_s,
         "first_batch": batch_s,
-        "compiling": compiling_s,
-        "first_step": first_s - batch_s - compiling_s,
+        "compiling": min(compiled_s, first_s - batch_s),
+        "first_step": max(0.0, first_s - batch_s - compiled_s),
         "warmup": float(warm[warm[:, INDEX] > 0, HOST:].sum()),
     }
 
@@ -209,11 +216,10 @@ def up_to_steady(
 class _SampledCode:
     """What was sampled: stacks of lines, and functions that run the loop itself."""
 
-    def __init__(self, lines: SampledLines, *, apart: bool = False) -> None:
-        self._lines, self._apart = lines, apart
+    def __init__(self, lines: SampledLines) -> None:
+        self._lines = lines
         self._functions = [(place.file, place.function) for place in lines.places]
-        stacks = [lines.stacks[sample.stack] for sample in lines.samples]
-        stacks = [stack for stack in stacks if stack.slot not in _NO_PHASES]
+        stacks = [stack for stack, _ in self._samples((), None)]
         nearly_all = 1 - LIMITS.worth
         # Lines that nearly all samples of steps share: the call that trains runs in every phase,
         # and says nothing about any of them.
@@ -222,7 +228,7 @@ class _SampledCode:
         # Functions that run the loop: outside of modules they are seen in several phases.  One that
         # is seen around forward, backward and update only runs none of it.
         phases = grouped(
-            (function, stack.slot if stack.slot in _WORK else "")
+            (function, stack.slot if stack.slot in WORK else "")
             for stack in stacks
             for function in set(map(self._functions.__getitem__, stack.frames[: stack.outside]))
         )
@@ -231,11 +237,6 @@ class _SampledCode:
             for function, slots in phases.items()
             if max(Counter(slots).values()) < nearly_all * len(slots)
         }
-
-    def slot(self, stack: SampledStack) -> str:
-        """The phase or gap of a stack."""
-        own = self._apart and stack.slot == "data_wait" and stack.loads is False
-        return BETWEEN if own else stack.slot
 
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
         """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
@@ -304,10 +305,17 @@ class _SampledCode:
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
+        file, _, line = owner.where.rpartition(":")
+        inside = {
+            number
+            for number, at in enumerate(self._lines.places)
+            if at.file == file
+            and (at.function == owner.function if owner.function else str(at.line) == line)
+        }
         names = counted(
             (stack.host_work, spent_us)
             for stack, spent_us in plain
-            if any(self._is_in(place, owner) for place in stack.frames)
+            if not inside.isdisjoint(stack.frames)
         )
         weights = np.array([spent_us for _, spent_us in samples], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
@@ -320,12 +328,6 @@ class _SampledCode:
             names=tuple(name for name, _ in names.most_common(3)),
         )
 
-    def _is_in(self, place: int, owner: LineShare) -> bool:
-        """Whether a place is in that function, or at that line where none is named."""
-        at, file = self._lines.places[place], owner.where.rpartition(":")[0]
-        at_line = f"{at.file}:{at.line}" == owner.where
-        return (at.file, at.function) == (file, owner.function) if owner.function else at_line
-
     def beyond(
         self, phase: str, slow: frozenset[int], ordinary: frozenset[int]
     ) -> LineShare | None:
@@ -333,8 +335,12 @@ class _SampledCode:
         samples = self._samples((phase,), slow)
         weights, usual = self._time(samples), self._time(self._samples((phase,), ordinary))
         per_step = len(slow) / len(ordinary)
-        excess = Counter(weights)
-        excess.subtract({frames: round(weight * per_step) for frames, weight in usual.items()})
+        excess = counted(
+            [
+                *weights.items(),
+                *((frames, -round(weight * per_step)) for frames, weight in usual.items()),
+            ]
+        )
         whole = excess.total()
         if whole <= 0 or len(samples) * whole < FEWEST_SAMPLES * weights.total():
             return None
@@ -351,7 +357,7 @@ class _SampledCode:
             (stack, look.stands_for_us)
             for stack, look in looks
             if (steps is None or look.step in steps)
-            and (self.slot(stack) in slots if slots else stack.slot not in _NO_PHASES)
+            and (stack.slot in slots if slots else stack.slot not in _NO_PHASES)
         ]
 
     def _time(self, samples: Iterable[WeighedStack]) -> Stacks:

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from trainperf.analysis.summary.schema import LongTerm, Moved, RunChange
+from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
+from trainperf.analysis.summary.schema import Moved, RunChange
 from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import DISQUALIFYING, PHASES, Phase
@@ -64,34 +65,34 @@ Sides = Mapping[int, tuple[Column, Column]]
 
 
 class LevelsFold:
-    """Takes the steps of all ranks, or of one; a later attempt goes on."""
+    """Takes the steps of all ranks, of many ranks of the lowest; a later attempt goes on."""
 
     def __init__(self, ranks: int) -> None:
-        self._rows: list[list[Column]] = [[] for _ in range(ranks)]
+        # Half a megabyte per rank.
+        self._rows: list[list[Column]] = [[] for _ in range(ranks if ranks <= FEW_RANKS else 1)]
         self._steps = LEAST_STEPS
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: a block per rank, empty for one that took no part."""
-        for rows, block in zip(self._rows, blocks, strict=False):
-            if len(block):
-                rows.append(joined(_rows(block), self._steps))
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of those ranks that took part."""
+        for place, block in job.blocks.items():
+            if place < len(self._rows):
+                self._rows[place].append(joined(_rows(block), self._steps))
         while max(sum(map(len, rows)) for rows in self._rows) > MOST_LEVELS:
             self._rows = [
                 [joined(np.concatenate(rows), self._steps)] if rows else [] for rows in self._rows
             ]
             self._steps *= 2
 
-    def levels(self, place: int) -> Column:
-        """Those of the rank at a place: a row for each piece, NaN where nothing was measured."""
-        matrix = np.concatenate([np.empty((0, len(COLUMNS))), *self._rows[place]])
-        return joined(matrix[matrix[:, _STEADY] > 0], self._steps)
+    def levels(self) -> list[Column]:
+        """Those of each rank: a row for each piece, NaN where nothing was measured."""
+        ranks = (np.concatenate([np.empty((0, len(COLUMNS))), *rows]) for rows in self._rows)
+        return [joined(pieces[pieces[:, _STEADY] > 0], self._steps) for pieces in ranks]
 
 
 def _rows(block: StepBlock) -> Column:
     """A piece per step."""
-    steady = (block.tags & DISQUALIFYING) == 0
-    rows = [block.index, steady, *(block.host_ns(phase) for phase in PHASES)]
-    return np.column_stack([*rows, *map(block.values, FACTS)])
+    means = [*map(block.host_ns, PHASES), *map(block.values, FACTS)]
+    return np.column_stack([block.index, (block.tags & DISQUALIFYING) == 0, *means])
 
 
 def phases_s(levels: Column) -> Column:
@@ -116,27 +117,26 @@ def joined(matrix: Column, steps: int) -> Column:
     return pieces
 
 
-def long_term(ranks: Mapping[int, Column]) -> LongTerm:
+def long_term(ranks: Mapping[int, Column]) -> tuple[RunChange, ...]:
     """Of the levels of some ranks, the lowest first."""
     first = next(iter(ranks.values()))
     if len(first) < LEAST_LEVELS:
-        return LongTerm()
+        return ()
     ranks = {rank: each for rank, each in ranks.items() if len(each)}
     gradual = _gradual(ranks)
     if gradual is not None:
         # What rises from nearly nothing begins with jumps that are large for its level.
-        return LongTerm(drift=gradual)
+        return (gradual,)
     edges = [0, *change_points(walls_s(first)), len(first)]
     levels = (_sudden(ranks, span) for span in zip(edges, edges[1:], edges[2:], strict=False))
-    return LongTerm(levels=tuple(level for level in levels if level is not None))
+    return tuple(level for level in levels if level is not None)
 
 
 def _gradual(ranks: Mapping[int, Column]) -> RunChange | None:
     """What a step takes longer bit by bit over all of the run."""
     first = next(iter(ranks.values()))
     # What happens every hundredth step is in few pieces: several make a mean.
-    pieces = np.array_split(first, min(LEAST_LEVELS, len(first)))
-    means = np.array([piece.mean(axis=0) for piece in pieces])
+    means = np.array([piece.mean(axis=0) for piece in np.array_split(first, LEAST_LEVELS)])
     if (drift(means[:, _FIRST], walls_s(means)) or 0.0) < LIMITS.worth:
         return None
     ends, wide = ({rank: _ends(ranks[rank], parts) for rank in ranks} for parts in (16, 4))
@@ -155,8 +155,11 @@ def _sudden(ranks: Mapping[int, Column], span: tuple[int, int, int]) -> RunChang
     change = _change(sides, sides, next(iter(sides.values()))[1], np.median)
     if change is None:
         return None
-    until = None if steps[2] == math.inf else int(steps[2])
-    return msgspec.structs.replace(change, from_step=int(steps[1]), until_step=until)
+    return msgspec.structs.replace(
+        change,
+        from_step=int(steps[1]),
+        until_step=None if steps[2] == math.inf else int(steps[2]),
+    )
 
 
 def _change(
@@ -205,9 +208,8 @@ def _cause(grown: Mapping[int, Column], rise_s: float) -> tuple[int, Phase, bool
     Where ranks wait only if nothing else explains the rise.
     """
     every = np.stack(list(grown.values()))
-    own = every.copy()
-    if len(grown) > 1:
-        own[:, _WAITING] = -np.inf
+    waits = np.isin(PHASES, _WAITING) & (len(grown) > 1)
+    own = np.where(waits, -np.inf, every)
     if 2 * own.max() < rise_s:
         own = every
     place, phase = np.unravel_index(own.argmax(), own.shape)

@@ -38,8 +38,11 @@ NO_LOSS = "no loss was recorded; a loop of your own gives it to LoopMonitor.end_
 Verdict = Literal["same", "differs", "unknown"]
 Unit = Literal["effective tokens", "samples"]
 
-_FACTS: dict[Unit, str] = {"effective tokens": "tokens_effective", "samples": "samples"}
-_EARLIER: dict[Unit, str] = {"effective tokens": "tokens", "samples": "samples"}
+_FACTS: dict[Unit, tuple[str, str]] = {
+    "effective tokens": ("tokens_effective", "tokens"),
+    "samples": ("samples", "samples"),
+}
+"""The fact that counts each, and its name among what earlier fits have done."""
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,11 +80,6 @@ class LossCurve:
     """Of the random generators as the fit began; two that are not known count as one."""
 
 
-def parity(run: Run, baseline: Run) -> Parity:
-    """Read two runs and compare their losses."""
-    return compare_losses([curve_of(run)], [curve_of(baseline)])
-
-
 class LossFold:
     """The losses of a run and the work done, collected step by step."""
 
@@ -90,7 +88,7 @@ class LossFold:
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
-        amounts = map(job.total, _FACTS.values())
+        amounts = [job.total(fact) for fact, _ in _FACTS.values()]
         self._steps.append(np.stack([job.mean_of_those_having("loss"), *amounts]))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
@@ -98,12 +96,12 @@ class LossFold:
         first = run.attempts[0][0].info
         loss, *amounts = np.concatenate(self._steps, axis=1)
         # Steps that a restart repeats from its checkpoint would count twice.
-        units = _FACTS if len(run.attempts) == 1 else {}
+        units = _FACTS.items() if len(run.attempts) == 1 else ()
         return LossCurve(
             loss=loss,
             work={
-                unit: first.totals.get(_EARLIER[unit], 0) + np.cumsum(amount)
-                for unit, amount in zip(units, amounts, strict=False)
+                unit: first.totals.get(earlier, 0) + np.cumsum(amount)
+                for (unit, (_, earlier)), amount in zip(units, amounts, strict=False)
                 if len(amount) and bool(np.isfinite(amount).all())
             },
             diverged=diverged,
@@ -156,12 +154,20 @@ def compare_losses(
     losses = [curve.loss[there] for curve, there in zip(curves, measured, strict=True)]
     edges = _pieces(works)
     if edges is None:
-        why = f"fewer than {LIMITS.steps} steps with a loss in the {unit} that both have done"
-        return Parity(verdict="unknown", why=why, unit=unit)
+        return Parity(
+            verdict="unknown",
+            why=f"fewer than {LIMITS.steps} steps with a loss in the {unit} that both have done",
+            unit=unit,
+        )
     means = np.stack([_means(work, loss, edges) for work, loss in zip(works, losses, strict=True)])
     first = abs(float(losses[len(ours)][:PIECES].mean()))
-    alike = len(curves) > 2 or ours[0].seed == theirs[0].seed
-    judged = _judged(means[: len(ours)], means[len(ours) :], first, tolerance, alike=alike)
+    judged = _judged(
+        means[: len(ours)],
+        means[len(ours) :],
+        first,
+        tolerance,
+        alike=len(curves) > 2 or ours[0].seed == theirs[0].seed,
+    )
     return msgspec.structs.replace(
         judged,
         why=f"loss {judged.loss:.4g} and {judged.baseline_loss:.4g} after "

@@ -8,13 +8,15 @@ task that shares a CPU runs undisturbed for some of its steps, and not at all in
 which several causes hold counts for each of them: nothing tells which of them made it slow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.machine import MachineSeries, attempt_ns
+from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.schema import (
     Cause,
     CauseFacts,
@@ -29,7 +31,6 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.groups import summed
 from trainperf.core.machine.link import of_link
 from trainperf.core.readings import H2D_BYTES_PER_S
-from trainperf.core.steps.block import StepBlock
 
 
 STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
@@ -150,37 +151,35 @@ class MachineFold:
     """Fed with the steps of the run's lowest rank in the pass that makes its summary.
 
     Args:
-        series: Of all hosts; without any no step is kept.
-        window: Whether only some steps are read: what the machine did before and after them is
-            left out then.
+        replay: That pass.  Where nothing was sampled beside the run, no step is kept.  Of a window
+            of it, what the machine did before and after is left out.
     """
 
-    def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
-        self._hosts, self._window = series, window
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+        self._hosts, self.problems = replay.machines
         self._steps = [np.empty((3, 0))]
 
-    def observe(self, block: StepBlock, attempt: int) -> None:
-        """Take the next steps of an attempt, by its place in the run."""
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of the attempt that is read."""
         if self._hosts:
-            steady = block.steady()
-            at_ns = steady.start_ns + steady.wall_ns / 2 + attempt_ns(attempt)
+            steady = job.first.steady()
+            at_ns = steady.start_ns + steady.wall_ns / 2 + attempt_ns(self._replay.attempt)
             self._steps.append(np.stack([steady.index, at_ns, steady.wall_ns / 1e9]))
 
     def facts(self) -> MachineFacts | None:
         """What there is to say; `None` where nothing was sampled."""
         hosts, steps = self._hosts, np.concatenate(self._steps, axis=1)
         _, at_ns, walls_s = steps
-        if self._window and len(at_ns):
-            first_ns, last_ns = at_ns.min(), at_ns.max()
-            hosts = [h.select((first_ns <= h.at_ns) & (h.at_ns <= last_ns)) for h in hosts]
+        if self._replay.run.window and len(at_ns):
+            hosts = [h.select((at_ns.min() <= h.at_ns) & (h.at_ns <= at_ns.max())) for h in hosts]
         sampled = tuple(_host_facts(host) for host in hosts if len(host))
         if not sampled:
             return None
         troubles = [_Trouble(host, *cause) for host in self._hosts for cause in _causes(host)]
         inside = [trouble.holds(at_ns) for trouble in troubles]
-        outside = np.logical_or.reduce([host.place_of(at_ns) >= 0 for host in self._hosts])
-        outside &= ~np.any([np.zeros(len(at_ns), bool), *inside], axis=0)
-        outside_s = _by_turns(steps[:, outside])
+        sampled_at = np.any([host.place_of(at_ns) >= 0 for host in self._hosts], axis=0)
+        outside_s = _by_turns(steps[:, sampled_at & ~np.any(inside, axis=0)])
         causes = [
             trouble.facts(steps[:, those], outside_s, float(walls_s.sum()))
             for trouble, those in zip(troubles, inside, strict=True)
@@ -192,9 +191,11 @@ class MachineFold:
 
 def _sampled(series: MachineSeries, device: int | None) -> dict[str, Column]:
     """What was sampled of a host, or of one of its devices, by name of the column."""
-    columns = {name: series.column(name) for name in _OF_HOST}
-    if device is not None:
-        columns = {name: series.device(device, name) for name in _OF_DEVICE}
+    columns = (
+        {name: series.column(name) for name in _OF_HOST}
+        if device is None
+        else {name: series.device(device, name) for name in _OF_DEVICE}
+    )
     present = {name: column[~np.isnan(column)] for name, column in columns.items()}
     return {name: column for name, column in present.items() if len(column)}
 
@@ -239,5 +240,4 @@ def link_words(summary: Summary) -> str:
     step.  By the reading `h2d_bytes_per_s` of the run, and the data sheet of its device.
     """
     speed = summary.value(H2D_BYTES_PER_S)
-    device = str(summary.run.hardware.get("device_name", ""))
-    return of_link(speed, device) if speed else ""
+    return of_link(speed, str(summary.run.hardware.get("device_name", ""))) if speed else ""

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.core.artifacts.machine import SampledDevice
+from trainperf.core.artifacts.machine import SampledDevice, SampledHost
 from trainperf.core.findings import LIMITS
 
 
@@ -53,20 +53,15 @@ class DeviceFacts(SampledDevice, frozen=True, kw_only=True):
     """The largest of them; of `sm_mhz` the least."""
 
 
-class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
+class HostFacts(SampledHost, frozen=True, kw_only=True):
     """One host while the fit ran."""
 
-    rank: int
-    """Its first rank."""
-    host: str
-    cpus: int | None
     samples: int
     means: dict[str, float]
     """Of the host's columns (`core.artifacts.machine` says what they are)."""
     worst: dict[str, float]
     """The largest of them; of `memory_free` the least."""
     devices: tuple[DeviceFacts, ...] = ()
-    reasons: dict[str, str] = {}
 
 
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):

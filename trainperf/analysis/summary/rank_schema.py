@@ -8,11 +8,8 @@ import msgspec
 class HostShare(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank has of its host's CPUs, on the rank that has least, and what it asks of them."""
 
-    rank: int
-    host: str
-    """Name of its host; empty where it is not known."""
     ranks: int
-    """Ranks on that host; where nothing tells, all of them."""
+    """Ranks on its host; where nothing tells, all of them."""
     cpus_per_rank: float
     """Of its own, by masks, quotas and the number of ranks; below 1 if there are fewer CPUs."""
     threads: int
@@ -50,19 +47,6 @@ class LateRank(msgspec.Struct, frozen=True, kw_only=True):
     """Phase in which it spends the largest part of that; `None` when none explains it."""
     cause_s: float | None
     """Mean excess of that phase over the median other rank's, as far as it is late here."""
-
-
-class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a mean steady step would be without what it waits for: predictions, in seconds."""
-
-    step_s: float
-    """As it is."""
-    ranks: tuple[int, ...]
-    """Ranks that are late at some point."""
-    without_ranks_s: float
-    """If those were as fast as the typical other rank."""
-    even_s: float
-    """If the last rank of every step were."""
 
 
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,20 +87,21 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 At = Literal[
-    "collective",
-    "backward",
-    "loader",
-    "answer",
-    "saving",
-    "stands",
-    "works",
     "stopped",
     "gone",
     "ended",
     "silent",
+    "works",
+    "answer",
+    "stands",
+    "loader",
+    "saving",
+    "collective",
+    "backward",
 ]
-"""What ranks are at: they wait for others, for a batch, for a server or for a disk, they are at a
-line, still or not; or they say nothing themselves."""
+"""What ranks are at: they say nothing themselves; they are at a line, still or not; they wait for a
+server, for a batch, for a disk or for others.  Those that wait for others, which hold nobody, are
+last."""
 
 
 class RanksAt(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Ranks of a run against each other: steps without what they wait for, lost time, and a map.
+"""Ranks of a run against each other: what a step would save without late ones, and a map.
 
 A step of several ranks lasts until the last of them has arrived at each synchronisation point.  Had
 it arrived with the typical other rank, the step would have been shorter by what it came after that
@@ -17,12 +17,7 @@ from typing import Literal
 import numpy as np
 
 from trainperf.analysis.run.job_block import FEW_RANKS
-from trainperf.analysis.summary.schema import (
-    MOST_RANKS,
-    Summary,
-    SyncPoint,
-    WhatIf,
-)
+from trainperf.analysis.summary.schema import MOST_RANKS, Summary, SyncPoint
 from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
@@ -32,24 +27,15 @@ from trainperf.core.readings import STEP_MEAN_S, phase_reading
 ColumnKind = Literal["phase", "wait", "late"]
 
 
-def what_if(summary: Summary) -> WhatIf | None:
-    """The predictions for a mean steady step; `None` without steps whose waits are known."""
-    step_s, points = summary.value(STEP_MEAN_S), summary.synchronisation
-    if not step_s or not points:
-        return None
-    in_step = summary.run.device == "cpu"
-    return WhatIf(
-        step_s=step_s,
-        ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
-        without_ranks_s=max(0.0, step_s - saved_s(points, "named_s", in_step=in_step)),
-        even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
-    )
+def saved_s(summary: Summary, if_fast: Literal["named_s", "even_s"]) -> float:
+    """What a mean steady step would save at all its points together, at best.
 
-
-def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
-    """What a step would save at all its points together, by one of their fields."""
-    saved = [float(getattr(point, name)) for point in points]
-    return sum(saved) if in_step else max(saved, default=0.0)
+    Args:
+        summary: Of the run; without ranks that wait for each other nothing is saved.
+        if_fast: Whether those that are named as late were as fast as the others, or every rank.
+    """
+    saved = [float(getattr(point, if_fast)) for point in summary.synchronisation]
+    return sum(saved) if summary.run.device == "cpu" else max(saved, default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +106,10 @@ def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
 def _differing(summary: Summary, worst: Column) -> list[int]:
     """Places of the ranks that matter: the named, the often late, those that differ."""
     points = summary.synchronisation
-    chosen = [late.rank for point in points for late in point.late]
-    chosen += [rank for point in points for rank in notably_late(point)]
+    chosen = [
+        *(late.rank for point in points for late in point.late),
+        *(rank for point in points for rank in notably_late(point)),
+    ]
     far = [place for place in np.argsort(-worst, kind="stable") if worst[place] >= LIMITS.worth]
     return list(dict.fromkeys(map(int, [*map(summary.run.ranks.index, chosen), *far])))
 

@@ -44,12 +44,11 @@ _SILENT_STEPS = 100
 
 def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
     """The header, completed with what was learned while training."""
-    learned = journal.totals
     return msgspec.structs.replace(
         info,
-        notes={**info.notes, **learned.notes},
-        reasons={**info.reasons, **learned.reasons},
-        config={**info.config, **learned.config},
+        notes=info.notes | journal.totals.notes,
+        reasons=info.reasons | journal.totals.reasons,
+        config=info.config | journal.totals.config,
     )
 
 
@@ -71,8 +70,6 @@ def run_facts(
     ends = rank_ends(run.attempts[-1], replay.journals, now_s, longest_s)
     state = _state_of_run(ends)
     reason = first.end.reason if first.end else "finished"
-    # Others may do what the first rank does not; where both do, the first one's note holds.
-    notes = ChainMap(complete.notes, *(each.totals.notes for each in replay.journals.values()))
     most = max(end.steps for end in ends)
     return RunFacts(
         path=run.address,
@@ -90,12 +87,12 @@ def run_facts(
         left_out_steps=replay.left_out,
         window=run.window,
         fit_s=first.fit_ns / 1e9,
-        earlier=info.totals,
         software=info.software,
         hardware=info.hardware,
         config=complete.config,
         environment=info.environment,
-        notes=dict(notes),
+        # Others may do what the first rank does not; where both do, the first one's note holds.
+        notes=dict(ChainMap(complete.notes, *(j.totals.notes for j in replay.journals.values()))),
         faults=first.totals.faults,
         dropped=first.totals.dropped,
         ended_otherwise=tuple(
@@ -186,13 +183,11 @@ def rank_ends(
     ends = []
     for file, age_s in zip(files, ages_s, strict=True):
         end = journals[file.rank].end
-        silent = end is None and age_s > longest_s
         died = None if end else has_died(file.info.process)
-        killed = end is None and (nobody_writes if died is None else died)
         state: RankState = first_that_holds(
             (_ENDED.get(end.reason if end else "", "failed"), end),
-            ("killed", killed),
-            ("silent", silent),
+            ("killed", nobody_writes if died is None else died),
+            ("silent", age_s > longest_s),
             ("running", True),
         )
         ends.append(
@@ -244,9 +239,8 @@ def _ending(same: Sequence[RankEnd], most: int) -> str:
     """
     ranks, hosts = _first([end.rank for end in same]), {end.host for end in same}
     where = f" (on {hosts.pop()})" if len(hosts) == 1 and "" not in hosts else ""
-    named, first = f"rank {ranks}", ""
-    if len(same) > 1:
-        named, first = f"{len(same)} ranks, {ranks}", "the first "
+    named = f"{len(same)} ranks, {ranks}" if len(same) > 1 else f"rank {ranks}"
+    first = "the first " if len(same) > 1 else ""
     since = duration(max(end.silent_s or 0.0 for end in same))
     how = _HOW[same[0].state].format(reason=same[0].reason, since=since)
     fewest = min(end.steps for end in same)
@@ -258,8 +252,7 @@ def _ending(same: Sequence[RankEnd], most: int) -> str:
 
 def restarts(run: Run, journal: Journal) -> Restarts | None:
     """`None` where there was none, or only a window of the run is read."""
-    number = len(run.attempts) - 1
-    if number < 1 or run.window:
+    if len(run.attempts) == 1 or run.window:
         return None
     begins = [files[0].info.totals.get("steps") for files in run.attempts]
     reached = [
@@ -267,15 +260,16 @@ def restarts(run: Run, journal: Journal) -> Restarts | None:
         for begin, files in zip(begins, run.attempts, strict=True)
     ]
     # Steps of the job that two attempts did, by where each began.
-    pairs = zip(reached, begins[1:], strict=False)
-    twice = [None if begin is None else max(0, end - begin) for end, begin in pairs]
+    twice = [
+        None if begin is None else max(0, end - begin)
+        for end, begin in zip(reached, begins[1:], strict=False)
+    ]
     again = None if None in twice else sum(filter(None, twice))
-    without_s = journal.ledger_s().get(Gap.RESTART.label, 0.0)
-    startups = journal.pauses.get(Gap.STARTUP.label, ())[1:]
+    startups_ns = sum(ns for _, ns in journal.pauses.get(Gap.STARTUP.label, ())[1:])
     step_s = sum(journal.phase_ns) / 1e9 / max(1, journal.steps)
     return Restarts(
-        number=number,
-        without_training_s=without_s,
-        lost_s=without_s + sum(spent for _, spent in startups) / 1e9 + (again or 0) * step_s,
+        lost_s=journal.ledger_s().get(Gap.RESTART.label, 0.0)
+        + startups_ns / 1e9
+        + (again or 0) * step_s,
         again_steps=again,
     )

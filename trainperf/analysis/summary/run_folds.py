@@ -1,10 +1,9 @@
 """Folds of a whole run: everything that is computed from its steps, fed in one pass over them."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
 
-from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.lead_steps import LeadSteps
@@ -23,11 +22,8 @@ from trainperf.meters.own import across
 from trainperf.traces.capture_files import CaptureReport
 
 
-class StepObserver(Protocol):
-    """Fed with the steps of a run in the same pass that makes its summary."""
-
-    def observe(self, job: JobBlock) -> None:
-        """Take the next steps of all ranks."""
+StepObserver = Callable[[JobBlock], None]
+"""Called with the steps of a run, in the same pass that makes its summary."""
 
 
 class RunFolds:
@@ -57,8 +53,7 @@ class RunFolds:
         self.excluded: Counter[str] = Counter()
         """Tag to the steps that are excluded for it; with several, it is the first of them."""
         self.levels = LevelsFold(len(run.ranks))
-        machines, self.machine_problems = replay.machines
-        self.machine = MachineFold(machines, window=bool(run.window))
+        self.machine = MachineFold(replay)
 
     def read(self, observers: Sequence[StepObserver] = ()) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
@@ -68,14 +63,15 @@ class RunFolds:
                 fold.observe(block)
             # What the first rank's file has told of them by now.
             self.lateness.observe(blocks, first.totals.config.get(COLLECTIVES))
-            # Half a megabyte per rank: of many ranks the first alone.
-            self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
             job = JobBlock.of(blocks)
-            for observer in observers:
-                observer.observe(job)
-            self.steps.observe(job.first)
             self.excluded.update(job.first.excluded())
-            self.machine.observe(job.first, self.replay.attempt)
+            for observe in (
+                self.steps.observe,
+                self.levels.observe,
+                self.machine.observe,
+                *observers,
+            ):
+                observe(job)
 
     @property
     def longest(self) -> Fold:
@@ -85,13 +81,15 @@ class RunFolds:
     def readings(self) -> dict[str, Reading]:
         """All readings, those of the user's own meters included."""
         info = completed_info(self.run.info, self.replay.journals[self.run.ranks[0]])
-        result = readings(self.meters, info)
-        result[ALLREDUCE_SKEW_S] = _skew(self.lateness, info, self.longest)
-        result |= _own_readings(self.replay, taken=frozenset(result))
+        ours = readings(self.meters, info)
+        ours[ALLREDUCE_SKEW_S] = _skew(self.lateness, info, self.longest)
         since = diverged(self.replay)
-        if since:
-            result[LOSS] = Reading(value=None, unit="1", reason=since)
-        return result | utilisation(self.steps, self.documents)
+        return {
+            **ours,
+            **_own_readings(self.replay, taken=ours),
+            **({LOSS: Reading(value=None, unit="1", reason=since)} if since else {}),
+            **utilisation(self.steps, self.documents),
+        }
 
 
 def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:

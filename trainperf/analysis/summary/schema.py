@@ -25,12 +25,10 @@ from trainperf.analysis.summary.rank_schema import (
     HostShare,
     LateRank,
     SyncPoint,
-    WhatIf,
     WhoIsLate,
 )
 from trainperf.analysis.summary.step_schema import (
     LineShare,
-    LongTerm,
     Moved,
     PhaseLines,
     PlainCode,
@@ -47,7 +45,7 @@ from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import STEP_MEAN_S, find, phase_reading
 from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
-from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
+from trainperf.core.steps.records import SCHEMA_VERSION, RunIdentity
 from trainperf.meters.fold import Reading, not_covered
 
 
@@ -60,7 +58,6 @@ __all__ = [
     "HostShare",
     "LateRank",
     "LineShare",
-    "LongTerm",
     "MachineFacts",
     "Moved",
     "PhaseLines",
@@ -76,7 +73,6 @@ __all__ = [
     "Summary",
     "SyncPoint",
     "TracedSteps",
-    "WhatIf",
     "WhoIsLate",
     "encode_summary",
 ]
@@ -108,7 +104,7 @@ class RankEnd(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float | None = None
 
 
-class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RunFacts(RunIdentity, frozen=True, kw_only=True):
     """Who the run was, how far it came and how it ended."""
 
     path: str = ""
@@ -118,13 +114,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     of the last write, tells them apart; while one rank runs, the run does."""
     end_reason: str | None = None
     """Class name of the exception that ended the fit, or `NOT_CLOSED`."""
-    started_at: str = ""
     attempts: int = 1
-    continues: str = ""
     ranks: tuple[int, ...] = (0,)
     """Ranks whose files were read; the order of every `per_rank`."""
-    world_size: int = 1
-    device: str = "cpu"
     steps: int = 0
     """Steps that every rank of their attempt recorded: the readings stand on them."""
     steady_steps: int = 0
@@ -134,27 +126,19 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for of the run, e.g. `steps 10,000-20,000`; empty for all of it."""
     fit_s: float = 0.0
     """Host time of the fit on the lowest rank; up to the last line while it is running."""
-    before_s: dict[str, float] = {}
+    before_s: dict[str, float] = msgspec.field(default_factory=dict)
     """Seconds from the start of the process to its first fit: `before_fit` is the script's own
     work, `imports` loading modules, what has a name (`loading_weights`, `compiling`, …) that, and
     `unseen` what came before anybody looked.  Of a whole run that has ended; else empty."""
     seen_from: str = "torch"
     """The package that had just been loaded then: under `trainperf run` torch."""
-    first_s: dict[str, float] = {}
+    first_s: dict[str, float] = msgspec.field(default_factory=dict)
     """Seconds of the fit up to its first steady step: `startup`, `first_batch`, `compiling`,
     `first_step` without these, `warmup`.  Known where `before_s` is."""
     prepared_ranks: int = 1
     """Ranks that prepared data for long before the fit: half as long as any, or longer."""
-    earlier: dict[str, int] = {}
-    """Steps, samples and tokens of earlier fits that this one continues."""
-    software: dict[str, str] = {}
-    hardware: dict[str, Scalar] = {}
-    config: dict[str, Scalar] = {}
-    notes: dict[str, str] = {}
-    faults: dict[str, str] = {}
-    dropped: dict[str, int] = {}
-    environment: dict[str, Scalar] = {}
-    """Environment variables that change speed, and the script's version."""
+    faults: dict[str, str] = msgspec.field(default_factory=dict)
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
     ended_otherwise: tuple[RankEnd, ...] = ()
     """Ranks of the latest attempt that ended otherwise than the run, or with fewer steps."""
 
@@ -191,11 +175,9 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
     """What restarts cost a job, on its lowest rank."""
 
-    number: int
-    without_training_s: float
-    """From the last line of an attempt to the start of the next, all of them together."""
     lost_s: float
-    """That, the startups of all attempts but the first, and the steps that were done twice."""
+    """The gaps `restart` and the startups of all attempts but the first, and the steps that were
+    done twice."""
     again_steps: int | None
     """Steps that were done twice; `None` where an attempt does not say where it went on."""
 
@@ -213,8 +195,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     excluded: dict[str, int] = {}
     """Tag to the steps left out for it; a step with several counts under the first of them."""
     synchronisation: tuple[SyncPoint, ...] = ()
-    what_if: WhatIf | None = None
-    """`None` where no rank's wait is known."""
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int] = {}
@@ -247,7 +227,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     collects: tuple[StallingCall, ...] = ()
     """Lines that look for garbage, with their share of all steps, the longest first."""
     slow_steps: RecurringSteps | None = None
-    long_term: LongTerm = LongTerm()
+    long_term: tuple[RunChange, ...] = ()
+    """From steps on, or one bit by bit; none where the run went on as it began."""
     restarts: Restarts | None = None
     trials: Trials | None = None
     trials_from: str = ""
@@ -298,9 +279,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lengths_in_words(self) -> str:
         """Maximum and median of the sequence lengths, each as the upper edge of its bin."""
-        lengths = self.sequence_lengths
-        edges = f"longest ≤ {max(lengths, default=0):,}, median ≤ {self.median_length:,} tokens"
-        return edges if lengths else ""
+        if not self.sequence_lengths:
+            return ""
+        return f"longest ≤ {max(self.sequence_lengths):,}, median ≤ {self.median_length:,} tokens"
 
     def generated_tokens_per_s(self) -> float | None:
         """Tokens of answers that all ranks generate, per second of the whole step."""
@@ -318,11 +299,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         if self.run.steady_steps:
             means = {phase.label: self.value(phase_reading(phase.label)) for phase in PHASES}
         else:
-            spent = {phase.label: self.ledger_s.get(phase.label) for phase in PHASES}
-            means = {n: s and s / max(1, self.run.steps) for n, s in spent.items()}
-        named = [name for name in means if not not_covered(self.reading(phase_reading(name)))]
-        spent_s = {name: mean_s for name in named if (mean_s := means[name]) is not None}
-        return with_named_phases(spent_s, self.named_phases)
+            steps = max(1, self.run.steps)
+            means = {slot: spent_s / steps for slot, spent_s in self.ledger_s.items()}
+        measured_s = {
+            phase.label: mean_s
+            for phase in PHASES
+            if (mean_s := means.get(phase.label)) is not None
+            and not not_covered(self.reading(phase_reading(phase.label)))
+        }
+        return with_named_phases(measured_s, self.named_phases)
 
 
 def with_named_phases(
@@ -332,8 +317,7 @@ def with_named_phases(
     named_s = {name: phase.seconds for name, phase in named.items()}
     if not named_s or "other" not in phases_s:
         return dict(phases_s)
-    left_s = max(0.0, phases_s["other"] - sum(named_s.values()))
-    return {**phases_s, "other": left_s, **named_s}
+    return {**phases_s, "other": max(0.0, phases_s["other"] - sum(named_s.values())), **named_s}
 
 
 def encode_summary(summary: Summary) -> bytes:

@@ -7,6 +7,7 @@ stand and as they go on: until all have had the time to, nothing is told.
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import get_args
 
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.window import start_time
@@ -20,12 +21,12 @@ from trainperf.core.groups import grouped
 from trainperf.core.phases import Gap
 
 
+_OPEN = ("running", "silent", "killed")
+"""States of ranks that have not said how they ended."""
 _SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
 _DISTRIBUTED = "torch/distributed/"
 _LOADER = "torch/utils/data/dataloader.py"
 _ANSWERS = ("socket.py", "ssl.py")
-_HOLDS = ("stopped", "gone", "ended", "silent", "works", "answer", "stands", "loader", "saving")
-"""Before ranks that wait for others, which hold nobody."""
 
 
 def hang_of(replay: Replay, standstills: Sequence[Standstill], now_s: float | None) -> Hang | None:
@@ -50,12 +51,15 @@ def held_up(
     standstills: Sequence[Standstill], ends: Sequence[RankEnd], ages_s: Mapping[int, float]
 ) -> Hang | None:
     """The same, of how each rank ended or that it has not, and seconds since each was looked at."""
-    ranks = {end.rank for end in ends}
-    lasting = {each.rank: each for each in standstills if not each.over and each.rank in ranks}
+    by_rank = {end.rank: end for end in ends}
+    lasting = {each.rank: each for each in standstills if not each.over and each.rank in by_rank}
     if not any(each.still for each in lasting.values()):
         return None
-    open_ranks = {end.rank for end in ends if end.state in ("running", "silent", "killed")}
-    fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < SILENT_S}
+    fresh = {
+        rank
+        for rank in lasting
+        if by_rank[rank].state in _OPEN and ages_s.get(rank, 0.0) < SILENT_S
+    }
     lasts_s = max(
         each.at_s - each.since_s + (ages_s.get(rank, 0.0) if fresh else 0.0)
         for rank, each in lasting.items()
@@ -77,12 +81,11 @@ def held_up(
         RanksAt(ranks=tuple(ranks), at=what, where=where, function=function, error=error)
         for (what, where, function, error), ranks in alike.items()
     ]
-    order = (*_HOLDS, "collective", "backward")
     return Hang(
         lasts_s=lasts_s,
         step=max(each.step for each in lasting.values()),
         over=not fresh,
-        at=tuple(sorted(at, key=lambda each: order.index(each.at))),
+        at=tuple(sorted(at, key=lambda each: get_args(At).index(each.at))),
         sequences=_unlike(lasting.values()),
         # A page from a disk takes some milliseconds: twenty are a good part of a second.
         paged_bytes_per_s={
@@ -98,7 +101,7 @@ def _silent(end: RankEnd, others: Iterable[Standstill]) -> At:
     """What is known of a rank that has written nothing of itself."""
     states = {each.peers[end.rank] for each in others if end.rank in each.peers}
     return first_that_holds(
-        ("ended", end.state not in ("running", "silent", "killed")),
+        ("ended", end.state not in _OPEN),
         ("stopped", "stopped" in states),
         ("gone", states or end.state == "killed"),
         ("silent", True),
@@ -109,16 +112,21 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str, str]:
     """What a rank is at, at which of the user's lines, in which function, and what it handles."""
     own = standstill.stack[standstill.own] if standstill.own >= 0 else None
     inside = standstill.stack[standstill.own + 1 :]
-    distributed = [each.function for each in inside if each.file.startswith(_DISTRIBUTED)]
-    collective = next((name for name in distributed if name != "wrapper"), "")
-    in_engine = inside and inside[-1].function == "_engine_run_backward"
+    collective = next(
+        (
+            each.function
+            for each in inside
+            if each.file.startswith(_DISTRIBUTED) and each.function != "wrapper"
+        ),
+        "",
+    )
     saves = standstill.phase == Gap.CHECKPOINT.label or _passes(standstill.stack, *_SAVE)
     at: At = first_that_holds(
         ("ended", standstill.phase == ENDED),
         ("saving", saves),
         ("works", not standstill.still),
         ("collective", several and collective),
-        ("backward", several and in_engine),
+        ("backward", several and inside and inside[-1].function == "_engine_run_backward"),
         ("loader", _passes(standstill.stack, _LOADER)),
         ("answer", any(each.file.endswith(_ANSWERS) for each in inside)),
         ("stands", True),

@@ -124,12 +124,3 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True):
     """Whether most of it is that forward, backward and optimizer grew by like factors: the machine,
     not the work."""
     moved: tuple[Moved, ...] = ()
-
-
-class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes over a run; nothing where it went on as it began."""
-
-    levels: tuple[RunChange, ...] = ()
-    """From a step on."""
-    drift: RunChange | None = None
-    """Bit by bit."""

@@ -74,12 +74,13 @@ def _share(documents: Documents, audit: StepAudit, flops_per_s: float, number: i
     chip = measured.chip if listed is None and measured is not None else listed
     peak = None if chip is None else chip.flops_per_s.get(audit.precision or "")
     if peak is None:
-        reason = (
-            f"the peak of {audit.device_name} is not in the chip table"
+        return Reading(
+            value=None,
+            unit="1",
+            reason=f"the peak of {audit.device_name} is not in the chip table"
             if chip is None
-            else f"the peak of {chip.name} in {audit.precision} is not known"
+            else f"the peak of {chip.name} in {audit.precision} is not known",
         )
-        return Reading(value=None, unit="1", reason=reason)
     # Others used the machine when its peak was measured, if its steps are faster.
     most = peak if listed is not None else max(peak, flops_per_s)
     return Reading(value=flops_per_s / most, unit="1", n=number)

@@ -55,22 +55,27 @@ class SampledDevice(msgspec.Struct, frozen=True, kw_only=True):
     """Links of NVLink that are active; none where the driver tells of none."""
 
 
-class MachineHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="machine"):
+class SampledHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that is sampled."""
+
+    rank: int = 0
+    """The first rank of this host: the others have no file."""
+    host: str = ""
+    """Its name."""
+    cpus: int | None = None
+    reasons: dict[str, str] = {}
+    """What could not be sampled, and why."""
+
+
+class MachineHeader(SampledHost, frozen=True, kw_only=True, tag_field="kind", tag="machine"):
     """Who sampled what."""
 
     schema: int = MACHINE_VERSION
-    rank: int = 0
-    """The first rank of this host: the others have no file."""
     attempt: int = 0
-    host: str = ""
     every_s: float = 1.0
     """Between two samples, where nothing makes them dearer."""
     columns: tuple[str, ...] = ("at_ns",)
     devices: tuple[SampledDevice, ...] = ()
-    cpus: int | None = None
-    """Of the host."""
-    reasons: dict[str, str] = {}
-    """What could not be sampled, and why."""
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="process"):

@@ -168,20 +168,14 @@ class GapRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     """Index of the last step begun before the gap; -1 before the first."""
 
 
-class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="run"):
-    """Who the run was: line 1 of every record file."""
+class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a run was, as its records and its summary say it."""
 
-    schema: int = SCHEMA_VERSION
     started_at: str = ""
     """Wall-clock time at which the fit began, ISO 8601 in UTC: an anchor, never used to measure."""
-    rank: int = 0
     world_size: int = 1
-    columns: tuple[str, ...] = ()
-    """Facts in each step line after the core columns, in this order."""
     device: str = "cpu"
     """Type of the device the model is on: `cpu`, `cuda`, …"""
-    reasons: dict[str, str] = {}
-    """Fact or reading name to the sentence that says why it cannot be measured in this run."""
     notes: dict[str, str] = {}
     """How some number was obtained, e.g. which mask was used; printed by reports."""
     software: dict[str, str] = {}
@@ -191,10 +185,21 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     environment: dict[str, Scalar] = {}
     """Environment variables that change speed (`core.machine.surroundings` lists them), and on the
     first rank `git_commit` and `git_dirty` of the script."""
-    totals: dict[str, int] = {}
-    """Steps, samples and tokens of earlier fits that this one continues."""
     continues: str = ""
     """Run directory this fit continues, if it was resumed and the earlier one is known."""
+
+
+class RunInfo(RunIdentity, frozen=True, kw_only=True, tag_field="kind", tag="run"):
+    """Line 1 of every record file."""
+
+    schema: int = SCHEMA_VERSION
+    rank: int = 0
+    columns: tuple[str, ...] = ()
+    """Facts in each step line after the core columns, in this order."""
+    reasons: dict[str, str] = {}
+    """Fact or reading name to the sentence that says why it cannot be measured in this run."""
+    totals: dict[str, int] = {}
+    """Steps, samples and tokens of earlier fits that this one continues."""
     prepared_s: float = 0.0
     """Wall time before the fit in which data was prepared, as far as anybody looked."""
     attempt: int = 0

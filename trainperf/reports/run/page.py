@@ -47,7 +47,7 @@ def load_page_data(run: Run, *, now_s: float | None = None) -> PageData:
     """Read a run once, in constant memory; *now_s* as for `examine`."""
     replay = Replay(run)
     fold = SeriesFold(most=MOST_GROUPS, beside=MachineTracks(replay).columns)
-    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold,))
+    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold.observe,))
     return PageData(summary=evidence.summary, captures=evidence.captures, groups=fold.groups)
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from trainperf.analysis.summary.late_ranks import lateness
-from trainperf.analysis.summary.ranks import RankColumn, RankMap, notably_late, rank_map
+from trainperf.analysis.summary.ranks import RankColumn, RankMap, notably_late, rank_map, saved_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.choice import texts_of
 from trainperf.core.formatting.table import UNKNOWN, Table
@@ -85,15 +85,14 @@ def ranks_lost(summary: Summary) -> list[str]:
     most that can be saved: devices at work may cover a part of the delay, and ranks that no longer
     wait take caches and CPUs from each other.
     """
-    predicted = summary.what_if
-    if predicted is None or len(summary.run.ranks) < 2:
+    points, step_s = summary.synchronisation, summary.value(STEP_MEAN_S)
+    if not step_s or not points or len(summary.run.ranks) < 2:
         return []
-    step_s, without_s = predicted.step_s, predicted.even_s
+    late = list(dict.fromkeys(each.rank for point in points for each in point.late))
     who = "every rank is as fast as the median one"
-    if predicted.ranks:
-        verb = "is" if len(predicted.ranks) == 1 else "are"
-        who = f"{ranks_named(predicted.ranks)} {verb} as fast as the others"
-        without_s = predicted.without_ranks_s
+    if late:
+        who = f"{ranks_named(late)} {'is' if len(late) == 1 else 'are'} as fast as the others"
+    without_s = max(0.0, step_s - saved_s(summary, "named_s" if late else "even_s"))
     lost = f"up to {duration(step_s - without_s)} per step"
     return [f"{lost}: {duration(without_s)} instead of {duration(step_s)} if {who}"]
 

@@ -265,7 +265,7 @@ def _restarts(summary: Summary) -> str:
     again = f"; {plural(restarts.again_steps, 'step')} done twice" if restarts.again_steps else ""
     # A log without times of day does not tell how long nothing was trained.
     lost = f", {duration(restarts.lost_s)} lost" if summary.run.started_at else ""
-    return f" · {plural(restarts.number, 'restart')}{lost}{again}"
+    return f" · {plural(summary.run.attempts - 1, 'restart')}{lost}{again}"
 
 
 def no_trace(summary: Summary) -> str:

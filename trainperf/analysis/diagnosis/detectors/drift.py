@@ -51,20 +51,11 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     what moves along says so.
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
-    long_term = facts.summary.long_term
-    # Of which nothing is seen that the machine did.
-    levels = [
-        level
-        for level in long_term.levels
-        if not facts.machine_slowed(
-            level.from_step,
-            (level.until_step or facts.run.steps) - 1,
-            level.ends_s / level.begins_s - 1,
-        )
+    changes = [
+        _level(change, facts) if change.from_step else _drift(change, facts)
+        for change in facts.summary.long_term
+        if not change.from_step or not _of_the_machine(change, facts)
     ]
-    changes = [_level(level, facts) for level in levels]
-    if long_term.drift is not None:
-        changes.append(_drift(long_term.drift, facts))
     worst = max(changes, key=lambda each: account.part_of(each.claim or Claim()), default=None)
     if worst is None:
         return None
@@ -101,6 +92,12 @@ def _slower(
         if does in ("larger_batches", "slower_data", "hook_does_more")
         else "medium",
     )
+
+
+def _of_the_machine(level: RunChange, facts: Facts) -> bool:
+    """Whether the machine was seen to make these steps as much longer."""
+    last = (level.until_step or facts.run.steps) - 1
+    return facts.machine_slowed(level.from_step, last, level.ends_s / level.begins_s - 1)
 
 
 def _level(level: RunChange, facts: Facts) -> Cause:

@@ -43,7 +43,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         return _in_capture(account, facts)
     points = facts.summary.synchronisation
     named = sorted((p for p in points if p.late), key=lambda point: -point.named_s)
-    lost_s = saved_s(points, "even_s", in_step=account.device is None)
+    lost_s = saved_s(facts.summary, "even_s")
     # A few steps with a long wait are no habit of the ranks.
     usual_s = max((point.skew_s or 0.0 for point in points), default=0.0)
     habit_s, least = (lost_s, LIMITS.worth) if named else (min(lost_s, usual_s), LIMITS.notable)
@@ -51,7 +51,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     line = _line(named[0], facts) if named else None
     more = _works_more(named[0], facts) if named else ""
-    even = facts.summary.what_if
+    without_s = max(0.0, account.step_s - saved_s(facts.summary, "named_s"))
     return Cause(
         id="straggler",
         title=f"{share(account.share(lost_s))} of the step is lost to stragglers; "
@@ -59,10 +59,9 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             *(lateness(point, facts.settings) for point in points),
             *texts_of(
-                even
-                and even.ranks
-                and f"as fast as the median rank, a step would take "
-                f"{duration(even.without_ranks_s)} instead of {duration(even.step_s)}"
+                named
+                and f"as fast as the median rank, a step would take {duration(without_s)} instead "
+                f"of {duration(account.step_s)}"
             ),
             *sampled(line),
             *texts_of(more),
