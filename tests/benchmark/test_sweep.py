@@ -37,7 +37,6 @@ def test_the_knee_is_the_smallest_batch_within_five_percent_of_the_best() -> Non
     found = swept(point(1, 0.01), point(2, 2 / 190), point(4, 0.02), point(8, 8 / 198))
     knee = found.knee()
 
-    assert knee is not None
     assert (knee.batch_size, knee.per_s) == (2, pytest.approx(190))
     assert found.fitting()[-1].batch_size == 8
 
@@ -63,7 +62,6 @@ def test_each_length_has_a_knee_of_its_own() -> None:
 def test_a_knee_on_a_noisy_time_says_so() -> None:
     """Another sweep may differ."""
     noisy = point(2, 0.005)
-    assert noisy.step is not None
     step = msgspec.structs.replace(noisy.step, iqr_s=0.001)
     found = swept(point(1, 0.01), msgspec.structs.replace(noisy, step=step), point(4, 0.01))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from support.commands import Command
+from support.commands import Command, typed
 
 from scripts.render_docs import SCHEMAS
 from trainperf.commands._attempts import AttemptOptions, try_out
@@ -54,13 +54,7 @@ def written(place: Path, within: str = "pass") -> str:
 
 def attempt(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The command as a user types it."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", "try", "--minutes", "0.02", *arguments],
-        cwd=place,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    return typed(place, "try", "--minutes", "0.02", *arguments)
 
 
 def results(output: str) -> dict[str, dict[str, Any]]:
@@ -173,9 +167,7 @@ def test_a_script_without_a_trial_says_why_and_leaves_nothing(
 
 def test_a_script_that_stops_early_is_no_fault_of_a_trial(tmp_path: Path) -> None:
     """Its trials that had a turn are shown; it is not started again."""
-    within = "if step == 60: break"
-
-    ended = attempt(tmp_path, "--minutes", "5", written(tmp_path, within))
+    ended = attempt(tmp_path, "--minutes", "5", written(tmp_path, "if step == 60: break"))
 
     assert ended.returncode == 0, ended.stderr
     assert "the script ended before all trials had had their turn" in ended.stderr

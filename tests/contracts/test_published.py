@@ -22,8 +22,7 @@ from trainperf.reports.explanations import explanations
 
 def schema(name: str) -> dict[str, Any]:
     """One as it is shipped."""
-    shipped: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
-    return shipped
+    return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +149,5 @@ def test_every_finding_that_the_code_makes_is_a_published_one() -> None:
             r"\b(?:Finding|Cause)\(\s*id=\"(\w+)\"", path.read_text(encoding="utf-8")
         )
     }
-    listed = {entry.id for entry in explanations() if entry.kind == "finding"}
 
-    assert made - listed == set()
+    assert made - {entry.id for entry in explanations() if entry.kind == "finding"} == set()

@@ -39,7 +39,6 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
         started = trainer(tmp_path, callback, *callbacks, **options)
         with pytest.raises(TrialsOver):
             started.train()
-        assert callback.training is not None
         callback.training.fit.end()
         assert callback.training.fit.guard.faults == {}
         return trial_results(callback.run or tmp_path)
@@ -65,8 +64,7 @@ def test_trials_go_on_past_the_end_of_the_training_and_leave_nothing(
     )
 
     assert results["no_callback_Noting"].pairs
-    kept = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert kept == []
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
     assert [path.name for path in (tmp_path / "tried").iterdir()] == ["trainperf"]
 
 

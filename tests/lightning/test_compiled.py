@@ -46,7 +46,6 @@ def test_a_compiled_part_of_a_module_is_accounted_for(tmp_path: Path) -> None:
 
     found = read_document(Compilation, trained(tmp_path, model))
 
-    assert found is not None
     assert found.graphs == 3
     assert [one.step for one in found.recompiled] == [2, 4]
     assert [one.step for one in found.steps] == [0, 2, 4]
@@ -59,7 +58,6 @@ def test_a_whole_compiled_module_is_accounted_for(tmp_path: Path) -> None:
 
     found = read_document(Compilation, trained(tmp_path, model))  # type: ignore[arg-type]
 
-    assert found is not None
     assert found.graphs >= 3
     assert {one.step for one in found.recompiled} >= {2, 4}
 

@@ -113,14 +113,12 @@ def test_work_around_the_fetch_in_such_a_training_step_is_forward_of_the_same_st
     """The step begins with `training_step`, not with the fetch inside it, and goes on after it."""
     sleeper, slow = Pause(), model()
     setattr(slow, where, sleeper)
-    ran = planted(tmp_path, slow, Loader(24))
-    assert_comes_back(ran, Phase.FORWARD, sleeper.slept_ns)
+    assert_comes_back(planted(tmp_path, slow, Loader(24)), Phase.FORWARD, sleeper.slept_ns)
 
 
 def test_such_a_training_step_that_finds_no_batch_is_no_micro_batch(tmp_path: Path) -> None:
     """In manual optimization Lightning takes the end of the loader for a batch like any other."""
-    loader = DataLoader(Stream(3), batch_size=None)
-    ran = fit(tmp_path, IteratingByHand(), loader, max_epochs=2)
+    ran = fit(tmp_path, IteratingByHand(), DataLoader(Stream(3), batch_size=None), max_epochs=2)
     assert ran.micro_batches() == [1] * 6
     assert ran.tagged(Tag.PARTIAL_GROUP) == []
     assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]

@@ -70,8 +70,7 @@ class Learner(pl.LightningModule):
 
 def rows_of(batch: Any) -> torch.Tensor:
     """The tensor in a batch of either kind of loader."""
-    rows: torch.Tensor = batch[0] if isinstance(batch, list | tuple) else batch
-    return rows
+    return batch[0] if isinstance(batch, list | tuple) else batch
 
 
 def data(rows: int = 96) -> TensorDataset:
@@ -134,8 +133,7 @@ class TrialRun:
         training = trainer(self.root, perf, *callbacks, **options)
         with pytest.raises(TrialsOver):
             training.fit(model, batches, validation_of(model))
-        ran = read(self.directory)
-        assert not ran.totals.faults
+        assert not read(self.directory).totals.faults
         return training
 
 
@@ -453,9 +451,7 @@ def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
         return mutable.mute, mutable.unmute
 
     def shown(training: "pl.Trainer", model: Learner) -> bool:
-        bar = training.progress_bar_callback
-        assert isinstance(bar, TQDMProgressBar)
-        return bar.is_enabled
+        return training.progress_bar_callback.is_enabled
 
     bar = TQDMProgressBar() if shows else HiddenBar()
     looks = switched(process, silence, shown, bar, enable_progress_bar=True)

@@ -77,8 +77,7 @@ class Napping(nn.Module):
         """A layer."""
         if self.where == "forward":
             nap()
-        out: Tensor = self.layer(x)
-        return out
+        return self.layer(x)
 
 
 def test_a_step_is_an_update_and_the_first_begins_the_recording(
@@ -318,7 +317,6 @@ def test_changes_are_tried_from_outside_and_unmade(tmp_path: Path) -> None:
         train(model, 100_000, optimizer=optimizer)
 
     document = read_document(Trials, tmp_path / "trainperf")
-    assert document is not None
     assert document.trying == ""
     results = {trial.id: trial for trial in document.trials}
     assert results["optimizer_foreach"].pairs > 0

@@ -271,6 +271,5 @@ def test_a_second_recording_hears_its_own_loader(updates: ProcessUpdates, tmp_pa
         epochs(Script())
 
     for number in range(2):
-        run = written(updates, tmp_path, number)
-        assert run.totals.notes["data_wait"] == LOADER_HEARD
+        assert written(updates, tmp_path, number).totals.notes["data_wait"] == LOADER_HEARD
     assert listened() == before

@@ -355,8 +355,7 @@ def test_a_library_that_makes_the_batches_is_named_and_left_what_it_is(tmp_path:
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_workers_that_are_no_forks_sample_themselves(method: str, tmp_path: Path) -> None:
     """They load torch, and so meet what the command has put on the path."""
-    script = WITH_WORKERS.replace("METHOD", method)
-    ended = run(tmp_path, script)
+    ended = run(tmp_path, WITH_WORKERS.replace("METHOD", method))
 
     assert ended.returncode == 0, ended.stderr
     summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))

@@ -48,7 +48,6 @@ def test_the_first_finding_that_applies_comes_next(evidence: Facts) -> None:
 
     advice = chosen(evidence, SDPA, PACKED, LOADER)
 
-    assert advice is not None
     assert advice.stage == LOADER
     assert first.title in advice.words
     assert first.action in advice.words
@@ -58,11 +57,9 @@ def test_the_first_finding_that_applies_comes_next(evidence: Facts) -> None:
 def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Facts) -> None:
     """As much as 19 of 20 changes of the corpus saved, to the most that the report says."""
     padding = next(each for each in evidence.summary.findings if each.id == "padding")
-    assert padding.fraction is not None
 
     advice = chosen(evidence, PACKED)
 
-    assert advice is not None
     assert advice.low == pytest.approx(1 / (1 - padding.fraction / 3))
     assert advice.high == padding.gain_upper_bound
 
@@ -73,7 +70,6 @@ def test_a_trial_outranks_every_finding(evidence: Facts) -> None:
 
     advice = next_change(evidence, [trial], [LOADER, SDPA], every=False)
 
-    assert advice is not None
     assert (advice.stage, advice.low, advice.high) == (SDPA, 1.08, 1.12)
 
 
@@ -94,17 +90,13 @@ def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Fac
     """With no gain expected beyond the limit of the rules."""
     advice = chosen(evidence, BF16, SDPA)
 
-    assert advice is not None
     assert (advice.stage, advice.low, advice.source) == (BF16, None, "silence")
     assert advice.high == pytest.approx(1 / 0.9)
 
 
 def test_all_stages_are_tried_where_the_preset_wants_it(evidence: Facts) -> None:
     """In the order of the table, after those with advice."""
-    advice = next_change(evidence, (), [SDPA, BF16], every=True)
-
-    assert advice is not None
-    assert advice.stage == SDPA
+    assert next_change(evidence, (), [SDPA, BF16], every=True).stage == SDPA
 
 
 def test_a_walkthrough_takes_stages_in_the_order_of_the_advice(tmp_path: Path) -> None:
@@ -150,8 +142,6 @@ def test_trials_are_run_where_no_finding_is_left(tmp_path: Path) -> None:
     assert [each.stage for each in outcomes] == ["baseline", "loader", "sdpa"]
     assert "trials/loader" in [name for name, _ in planted.trained]
     prediction = outcomes[-1].prediction
-    assert prediction is not None
     assert (prediction.source, prediction.expected) == ("trial", (1.15, 1.25))
-    assert prediction.low is not None
     assert prediction.low < 1.15
     assert outcomes[-1].inside is True

@@ -81,6 +81,4 @@ def test_the_loader_stage_is_bounded_by_its_one_worker(
     data_wait: float, forward: float, bound: float, tmp_path: Path
 ) -> None:
     """However many the report advises."""
-    evidence = loading(tmp_path, data_wait, forward)
-
-    assert BOUND["loader"](evidence).at_most == pytest.approx(bound)
+    assert BOUND["loader"](loading(tmp_path, data_wait, forward)).at_most == pytest.approx(bound)

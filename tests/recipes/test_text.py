@@ -49,8 +49,7 @@ def test_two_blank_lines_end_a_document_where_the_preset_says_so(tmp_path: Path)
 
 def test_a_document_longer_than_the_context_is_cut_into_pieces_that_fit(tmp_path: Path) -> None:
     """Nothing of it is thrown away: 7 bytes and the end token make a context of 8."""
-    folder = write(tmp_path, a=b"abcdefghijklmnop")
-    places = find_documents(folder, PRESET)
+    places = find_documents(write(tmp_path, a=b"abcdefghijklmnop"), PRESET)
 
     assert read(places) == [b"abcdefg", b"hijklmn", b"op"]
     assert [place.tokens for place in places] == [8, 8, 3]

@@ -85,8 +85,7 @@ class Model(LightningModule):
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         """A number a row."""
-        result: torch.Tensor = self.head(self.backbone(batch))
-        return result
+        return self.head(self.backbone(batch))
 
     def training_step(self, batch: torch.Tensor) -> torch.Tensor:
         """The loss; enough after forty steps."""

@@ -91,8 +91,7 @@ class Graph:
 
     def capture(self, mode: str) -> AbstractContextManager[None]:
         """In it nothing runs, and nobody may ask the device; the mode is torch's."""
-        captured: AbstractContextManager[None] = self._captured(capture_error_mode=mode)
-        return captured
+        return self._captured(capture_error_mode=mode)
 
     def replay(self) -> None:
         """Run it again, as one launch."""
@@ -153,7 +152,6 @@ def plain_loop(
         monitor.end_step(loss)
         after_step()
     monitor.close()
-    assert monitor.run is not None
     ran = read(monitor.run)
     assert_tiles(ran)
     return ran

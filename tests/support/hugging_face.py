@@ -93,5 +93,4 @@ def quiet(**options: Any) -> TrainPerfCallback:
 
 def written(callback: TrainPerfCallback) -> Written:
     """What a training has left."""
-    assert callback.run is not None
     return read(callback.run / "steps-rank0.jsonl")

@@ -139,7 +139,6 @@ def stepped(
 
 def written(monitor: LoopMonitor, rank: int = 0) -> Written:
     """What a closed monitor wrote."""
-    assert monitor.run is not None
     return read(monitor.run / f"steps-rank{rank}.jsonl")
 
 

@@ -60,8 +60,7 @@ class Planted:
         known = {name: getattr(info, name) for name in info.__struct_fields__}
         begun = RunInfo(**{**known, "started_at": self._last.isoformat(timespec="milliseconds")})
         steps = self._steps(settings, len(self.trained))
-        folder = work.out / run.folder / "trainperf"
-        make_run_dir(folder, [RankSpec(steps=steps, info=begun)])
+        make_run_dir(work.out / run.folder / "trainperf", [RankSpec(steps=steps, info=begun)])
 
     def _steps(self, settings: Settings, seed: int) -> list[StepRecord]:
         scatter = random.Random(seed)  # noqa: S311 noise, no secret

@@ -114,9 +114,8 @@ def test_several_runs_are_listed_above_their_comparisons(tmp_path: Path) -> None
         Learned(forward_ms=ms).write(tmp_path / name)
         for name, ms in zip("abc", (20, 10, 40), strict=True)
     ]
-    page = page_of(*sides)
 
-    first, *others = headings(page)
+    first, *others = headings(page_of(*sides))
     assert first == "2 runs against a"
     assert [one.split(",")[0] for one in others] == [
         "b against a: faster",

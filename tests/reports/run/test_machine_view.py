@@ -44,9 +44,7 @@ def test_the_table_has_what_was_sampled_and_the_stretches(hot_run: Path) -> None
 
 def test_a_run_without_a_machine_has_no_table(tmp_path: Path) -> None:
     """Nor any other word."""
-    summary = summarize(Run.open(run_of(tmp_path, scattered(20, lambda _: 1.0))))
-
-    assert summary.machine is None
+    assert summarize(Run.open(run_of(tmp_path, scattered(20, lambda _: 1.0)))).machine is None
 
 
 def test_clock_and_load_are_drawn_under_the_timeline(hot_run: Path) -> None:

@@ -179,7 +179,6 @@ class Outside(Door):
             if planted.story.raises is not None:
                 error = planted.story.error("planted")
                 self.patch.setattr(sys, "last_value", error, raising=False)
-                assert self.updates._loop is not None
                 self.updates._loop.fit._at_exit()
 
     def _script(self, planted: Planted) -> None:
