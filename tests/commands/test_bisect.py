@@ -104,9 +104,9 @@ def test_a_sleep_planted_in_a_commit_is_found(
         "bisect",
         *(hashes[0], "HEAD", "--out", str(tmp_path / "runs"), "--link", "data", *limit),
         *("--", "train.py"),
+        code=code,
     )
 
-    assert ended.returncode == code, ended.stderr
     assert answer in " ".join(ended.stdout.split())
     assert all(words in ended.stderr for words in told)
     assert (f"git show {hashes[-1][:10]}" in ended.stdout) is (code != 1)

@@ -53,7 +53,6 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
         tmp_path, "prove", "loop.py 0.010", "loop.py 0.015", "--to-the-end", "--format", "json"
     )
 
-    assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 1
     schema = json.loads((SCHEMAS / "comparison.json").read_text(encoding="utf-8"))
     Draft202012Validator(schema).validate(json.loads(ended.stdout))
@@ -79,7 +78,6 @@ def test_a_large_change_ends_the_trainings_early(tmp_path: Path) -> None:
 
     ended = typed(tmp_path, "prove", "loop.py 0.003 200000", "loop.py 0.009 200000")
 
-    assert ended.returncode == 0, ended.stderr
     assert "slower" in ended.stdout
     assert "trainings were ended" in " ".join(ended.stdout.split())
     assert len(read(tmp_path / "runs/prove/before-1/trainperf/steps-rank0.jsonl").steps) < 20_000
@@ -115,10 +113,9 @@ def test_a_training_that_fails_or_takes_no_turns_ends_it_with_the_reason(
     for name, script in scripts.items():
         (tmp_path / name).write_text(script, encoding="utf-8")
 
-    ended = typed(tmp_path, "prove", *arguments)
+    ended = typed(tmp_path, "prove", *arguments, code=2)
 
     last = ended.stderr.splitlines()[-1]
-    assert ended.returncode == 2
     assert words in last
     assert last.endswith("-1/output.txt") is ("exit code" in last)
 
@@ -139,7 +136,9 @@ def test_no_stopped_child_is_left_of_a_training_that_is_ended(tmp_path: Path) ->
     (tmp_path / "child.py").write_text(WITH_CHILD + LOOP, encoding="utf-8")
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
 
-    ended = typed(tmp_path, "prove", "child.py 0.001 80 child", "loop.py 0.001 3", "--every", "2")
+    ended = typed(
+        tmp_path, "prove", "child.py 0.001 80 child", "loop.py 0.001 3", "--every", "2", code=2
+    )
 
     assert "exit code 1: ValueError: no memory (File " in ended.stderr.splitlines()[-1]
     child = Path("/proc") / (tmp_path / "child").read_text() / "stat"
@@ -190,7 +189,6 @@ def test_validation_less_often_is_found_by_the_fit(tmp_path: Path) -> None:
 
     ended = typed(tmp_path, "prove", "loop.py 10", "loop.py 80", "--to-the-end", "--format", "json")
 
-    assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)
     assert found["verdict"] == "faster"
     assert found["primary"] == "fit_step_s"
@@ -245,7 +243,6 @@ def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
         tmp_path, "prove", "ranks.py 0.005", "ranks.py 0.03", "--pairs", "1", "--format", "json"
     )
 
-    assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)
     assert found["before"]["world_size"] == 2
     for rank in (0, 1):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import Command, typed
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import RankSpec, make_run, make_run_dir, make_steps
 
 from trainperf.core.formatting.wrap import WIDTH
 
@@ -17,9 +17,8 @@ from trainperf.core.formatting.wrap import WIDTH
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run with a slow loader."""
-    info = make_info(config={"num_workers": 0})
-    steps = make_steps(200, data_wait=20, forward=30)
-    return make_run_dir(tmp_path / "gpt2" / "trainperf", [RankSpec(steps=steps, info=info)])
+    path = tmp_path / "gpt2" / "trainperf"
+    return make_run(path, config={"num_workers": 0}, data_wait=20, forward=30)
 
 
 def test_it_prints_the_answer_and_changes_nothing(command: Command, run: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.fits import awake
 from support.hugging_face import Rows, quiet, trainer
 from support.trial_launch import launch_trials, trial_results
 from transformers import TrainerCallback
@@ -13,10 +14,6 @@ from transformers import TrainerCallback
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.launch_environment import TrialsOver
 from trainperf.trials import Trial
-
-
-def nothing() -> None:
-    """A change that changes nothing."""
 
 
 class Noting(TrainerCallback):
@@ -75,7 +72,7 @@ def test_a_change_is_compared_on_the_same_batches_though_one_is_held_ahead(
     """What changes nothing has the same loss to the last bit."""
     results = tried(
         "idle",
-        own=(Trial("idle", nothing, nothing),),
+        own=(Trial("idle", awake, awake),),
         rows=Rows(90),
         gradient_accumulation_steps=steps,
         num_train_epochs=2,

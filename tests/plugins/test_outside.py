@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.fits import awake
 from support.frozen import frozen
 from support.outside import hearing, network, updates, written
 from support.threads import one_thread
@@ -42,15 +43,11 @@ def nap() -> None:
     time.sleep(NAP_S)
 
 
-def nothing() -> None:
-    """Plant nothing."""
-
-
 def train(
     model: nn.Module,
     steps: int = 12,
     *,
-    before: Callable[[], object] = nothing,
+    before: Callable[[], object] = awake,
     accumulated: int = 1,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> None:

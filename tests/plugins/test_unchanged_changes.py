@@ -72,7 +72,7 @@ def proved(place: Path, before: str, after: str) -> tuple[int, dict[str, Any]]:
     """Exit code and comparison of one pair of trainings to their ends."""
     scripts = [f"train.py {nap_s}" for nap_s in (before, after)]
     options = ("--pairs", "1", "--to-the-end", "--decide", "--format", "json")
-    ended = typed(place, "prove", *scripts, *options, OMP_NUM_THREADS="1")
+    ended = typed(place, "prove", *scripts, *options, code=None, OMP_NUM_THREADS="1")
     assert ended.stdout, ended.stderr
     (comparison,) = json.loads(ended.stdout)
     return ended.returncode, comparison
@@ -118,7 +118,6 @@ def test_what_would_help_an_unchanged_script_is_tried(loop: str, tmp_path: Path)
         OMP_NUM_THREADS="1",
     )
 
-    assert ended.returncode == 0, ended.stderr
     trials = {trial["id"]: trial for trial in json.loads(ended.stdout)["trials"]}
     assert trials["autocast_bf16"]["verdict"] == "faster"
     assert trials["autocast_bf16"]["speedup"] > 2

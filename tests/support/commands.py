@@ -24,10 +24,13 @@ Command = Callable[..., Ended]
 
 
 def typed(
-    place: Path, *arguments: object, **environment: str
+    place: Path, *arguments: object, code: int | None = 0, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
-    """`trainperf` with these arguments in a process of its own, as a user types it in a folder."""
-    return subprocess.run(
+    """`trainperf` with these arguments in a process of its own, as a user types it in a folder.
+
+    It must end with that exit code, unless any will do.
+    """
+    ended = subprocess.run(
         [sys.executable, "-m", "trainperf", *map(str, arguments)],
         cwd=place,
         env={**os.environ, **environment},
@@ -35,6 +38,8 @@ def typed(
         encoding="utf-8",
         check=False,
     )
+    assert code in (None, ended.returncode), ended.stderr
+    return ended
 
 
 @pytest.fixture

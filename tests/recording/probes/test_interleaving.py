@@ -87,8 +87,7 @@ def test_the_first_steps_of_a_turn_are_tagged(unlike: int, left_out: list[int]) 
     """No clock counts what was made ahead.  A turn's first is left out of the steady steps only."""
     line, _ = ran(8, turn=4, unlike=unlike)
 
-    tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
-    assert tagged == left_out
+    assert [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN] == left_out
     assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
 
 
