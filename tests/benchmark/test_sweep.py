@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -151,12 +152,12 @@ def test_what_a_batch_that_did_not_fit_took_is_given_back() -> None:
 
 def test_an_error_that_is_not_about_memory_is_not_swallowed() -> None:
     """A wrong shape is the user's to see."""
-
-    def broken(batch: torch.Tensor) -> None:
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        sweep(broken, lambda size, length: torch.ones(size), [1])
+        sweep(
+            Mock(side_effect=RuntimeError("mat1 and mat2 shapes cannot be multiplied")),
+            lambda size, length: torch.ones(size),
+            [1],
+        )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the resident set is a CPU's")

@@ -1,13 +1,13 @@
 """Two runs with planted differences, and what is said of them."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from support.runs import RankSpec, make_info, make_run_dir, make_step
+from support.runs import RankSpec, end_to_end, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.schema import HostShare
@@ -28,6 +28,7 @@ CONFIG: Mapping[str, Scalar] = {
 HARDWARE: Mapping[str, Scalar] = {"device_name": "a chip", "cpu_count": 8}
 
 
+@end_to_end
 def steps(
     milliseconds: float,
     *,
@@ -36,10 +37,9 @@ def steps(
     tokens: int | None = 1000,
     padded: int | None = None,
     loss: float = 2.0,
-) -> list[StepRecord]:
+) -> Iterator[StepRecord]:
     """Steps that scatter by 2 %, of which the first twelve are warm-up."""
     scatter = random.Random(seed)  # noqa: S311 noise, no secret
-    made, clock = [], 0
     for index in range(number):
         ms = milliseconds * scatter.gauss(1.0, 0.02)
         facts: dict[str, int | float | None] = {
@@ -48,18 +48,13 @@ def steps(
         }
         if tokens is not None:
             facts.update({"tokens_effective": tokens, "tokens_padded": padded or tokens})
-        made.append(
-            make_step(
-                index,
-                tags=int(Tag.WARMUP) if index < 12 else 0,
-                start_ns=clock,
-                facts=facts,
-                forward=ms * 0.4,
-                backward=ms * 0.6,
-            )
+        yield make_step(
+            index,
+            tags=int(Tag.WARMUP) if index < 12 else 0,
+            facts=facts,
+            forward=ms * 0.4,
+            backward=ms * 0.6,
         )
-        clock += made[-1].wall_ns
-    return made
 
 
 def run(

@@ -28,6 +28,7 @@ from support.device.plants import (
     unplant,
     work,
 )
+from support.loops import update
 from support.memory_sink import MemorySink
 from torch import nn
 
@@ -85,17 +86,8 @@ class Fit:
             for parameter in self.model.parameters():
                 parameter.grad.fill_(float("inf"))
         with self.monitor.phase(Phase.OPTIMIZER.label):
-            self.update()
+            update(self.optimizer, self.scaler)
         self.monitor.end_step(loss)
-
-    def update(self) -> None:
-        """Of the optimizer, under the scaler if there is one."""
-        if self.scaler is None:
-            self.optimizer.step()
-        else:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        self.optimizer.zero_grad()
 
     def close(self) -> None:
         """The fit is over, and nothing of ours has failed."""

@@ -1,6 +1,5 @@
 """`compile.json` of real fits: what was compiled in them, and nothing else."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.lightning import TrainPerf
 
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def _afresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_compiler")]
 
 
 class Growing(Model):

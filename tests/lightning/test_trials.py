@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.tuner import Tuner
-from support.fits import Loader, Model, read, trainer
+from support.fits import Loader, Model, awake, read, trainer
 from support.trial_launch import launch_trials, trial_results
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -28,11 +28,7 @@ from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.training import Training
 
 
-def nothing() -> None:
-    """A change that changes nothing."""
-
-
-IDLE = Trial("idle", nothing, nothing)
+IDLE = Trial("idle", awake, awake)
 BRIEF = 0.005
 """Minutes: least for one trial, which always has its eight pairs."""
 
@@ -477,9 +473,6 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(process: TrialRu
 
     assert set(looks.during) == {"DummyLogger"}
     assert set(looks.otherwise) == {"CSVLogger"}
-
-
-# -- what comes back ------------------------------------------------------------------------------
 
 
 # -- a run that is started for its trials ---------------------------------------------------------

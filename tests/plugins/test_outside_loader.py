@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -251,11 +252,7 @@ def test_nothing_is_left_behind(
         script.step(next(batches))
     assert "trainperf" in listened()
     if ends == "with a fault":
-
-        def failing(*_: object) -> None:
-            raise ValueError
-
-        monkeypatch.setattr(Recorder, "enter", failing)
+        monkeypatch.setattr(Recorder, "enter", Mock(side_effect=ValueError))
         script.step(next(batches))
     else:
         updates.end()

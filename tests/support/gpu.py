@@ -17,6 +17,7 @@ from support.device.build import extension
 from support.device.frontend import NAME
 from support.device.lightning import on_device
 from support.fits import Ran, assert_tiles, awake, read
+from support.loops import learn
 
 from trainperf.loop import LoopMonitor
 
@@ -144,12 +145,7 @@ def plain_loop(
             data = batch.to(DEVICE, non_blocking=True)
         with monitor.phase("forward"):
             loss = model(data).mean()
-        with monitor.phase("backward"):
-            loss.backward()
-        with monitor.phase("optimizer"):
-            optimizer.step()
-            optimizer.zero_grad()
-        monitor.end_step(loss)
+        learn(monitor, optimizer, loss)
         after_step()
     monitor.close()
     ran = read(monitor.run)

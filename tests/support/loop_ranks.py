@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from support.loops import Loader, Sleeper
+from support.loops import Loader, Sleeper, learn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.loop import LoopMonitor
@@ -46,12 +46,7 @@ def late_steps(
         with monitor.phase("forward"):
             loss = model(batch["x"]).square().mean()
             sleeper.sleep("forward", late_ms)
-        with monitor.phase("backward"):
-            loss.backward()
-        with monitor.phase("optimizer"):
-            optimizer.step()
-            optimizer.zero_grad()
-        monitor.end_step(loss)
+        learn(monitor, optimizer, loss)
 
 
 def train_traced(rank: int, base: Path) -> None:

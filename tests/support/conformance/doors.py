@@ -18,7 +18,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from support.conformance.planted import Batch, Planted, Rows
 from support.conformance.story import Story, fits_of
 from support.fits import QUIET
-from support.loops import Written, on_clock, read
+from support.loops import Written, on_clock, read, update
 from support.outside import hearing
 from transformers import TrainerCallback, TrainingArguments
 
@@ -143,16 +143,6 @@ class Plain(Door):
         if planted.saves:
             with monitor.phase("checkpoint"):
                 planted.spend("save")
-
-
-def update(optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None) -> None:
-    """Of a loop of one's own."""
-    if scaler is None:
-        optimizer.step()
-    else:
-        scaler.step(optimizer)
-        scaler.update()
-    optimizer.zero_grad()
 
 
 class Outside(Door):
