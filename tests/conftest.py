@@ -41,6 +41,28 @@ def few_resamples() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    """A process group of this process alone, with a store that all ranks of a test may use."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """torch.compile as in a fresh process, before and after."""
+    import torch
+
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+
+
 def pytest_collection_finish() -> None:
     """Take what is loaded by now out of every later collection: a third of a second each."""
     early = sys.modules.get("trainperf.recording.early_lines")

@@ -210,13 +210,11 @@ def test_a_rank_whose_file_is_written_later_has_steps_with_the_others(tmp_path: 
 def test_a_restart_is_followed_once_its_file_has_a_header(tmp_path: Path) -> None:
     """From there on that attempt is shown; a file is there before its first line is."""
     path = make_run_dir(tmp_path / "run", even_ranks(1, 300))
-    file = record_file(path, 0, 1)
-    file.touch()
+    record_file(path, 0, 1).touch()
     watched = LiveRun(path)
     before = watched.look(NOW_S)
 
-    again = RankSpec(steps=make_steps(50, forward=40), attempt=1, end=None)
-    make_run_dir(path, [again])
+    make_run_dir(path, [RankSpec(steps=make_steps(50, forward=40), attempt=1, end=None)])
     look = watched.look(NOW_S)
 
     assert (before.whole.run.steps, before.attempts_before) == (300, 0)

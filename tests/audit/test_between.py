@@ -34,9 +34,7 @@ def fitted(path: Path, model: Model) -> StepAudit:
     """The audit of one step of a fit."""
     perf = TrainPerf(dirpath=str(path), audit_at=1, report=False)
     pl.Trainer(**QUIET, callbacks=[perf]).fit(model, Loader(3))
-    found = read_document(StepAudit, path / "trainperf")
-    assert found is not None
-    return found
+    return read_document(StepAudit, path / "trainperf")
 
 
 def named(audit: StepAudit, name: str) -> list[OperatorUse]:

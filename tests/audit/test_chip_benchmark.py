@@ -1,9 +1,9 @@
 """The probe against real work on this CPU: floors below measured times, and not far below."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
 import torch
+from support.threads import one_thread
 
 from trainperf.analysis.roofline.roofline import roofline
 from trainperf.audit import audit_step
@@ -15,13 +15,7 @@ from trainperf.core.machine.clocks import thread_ns
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two threads on two shared cores wait for each other, the longer the more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+__all__ = ["one_thread"]
 
 
 def fastest_s(act: Callable[[], object]) -> float:

@@ -94,7 +94,6 @@ def perturbed(pair: Pair) -> None:
     """For the gradient of an input those of all weights are made."""
     given = BATCH.clone().requires_grad_()
     pair.judges(given).mean().backward()
-    assert given.grad is not None
     pair.judge(given.detach() + given.grad.sign())
 
 

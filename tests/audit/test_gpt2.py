@@ -56,9 +56,7 @@ class Step:
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_model_flops_are_six_per_parameter_and_token_and_the_attention(attention: str) -> None:
     """To the FLOP: the textbook counts the contractions and nothing else."""
-    audit = Step(attention).audit()
-
-    assert audit.model_flops == 6 * PARAMETERS * TOKENS + ATTENTION
+    assert Step(attention).audit().model_flops == 6 * PARAMETERS * TOKENS + ATTENTION
 
 
 def test_every_operator_of_the_step_is_known() -> None:

@@ -49,9 +49,7 @@ def caught(act: Callable[[], object]) -> OutOfMemory:
     """What is said about the exception that it raises."""
     with pytest.raises((RuntimeError, MemoryError)) as info:
         act()
-    said = out_of_memory(info.value)
-    assert said is not None
-    return said
+    return out_of_memory(info.value)
 
 
 def line_of(said: OutOfMemory) -> str:
@@ -126,7 +124,6 @@ def test_the_words_of_cuda_are_understood(
     """A tensor that did not fit, and libraries that had no room to work in."""
     said = out_of_memory(RuntimeError(text))
 
-    assert said is not None
     assert (said.requested_bytes, said.workspace) == (requested, workspace)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import typed
 
 from trainperf.commands import main
 
@@ -69,17 +70,6 @@ def history(place: Path, *settings: str) -> list[str]:
     return hashes
 
 
-def bisect(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a user types it, behind the first commit as the good one."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", "bisect", *arguments],
-        cwd=place,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-
-
 FAST, BROKEN, SLOW = "SLEEP_S = 0.01\n", "(", "SLEEP_S = 0.04\n"
 
 
@@ -109,13 +99,14 @@ def test_a_sleep_planted_in_a_commit_is_found(
     status = git(place, "status", "--porcelain", "--ignored")
     limit = ("--slower", "90%") if code == 1 else ()
 
-    ended = bisect(
+    ended = typed(
         place,
+        "bisect",
         *(hashes[0], "HEAD", "--out", str(tmp_path / "runs"), "--link", "data", *limit),
         *("--", "train.py"),
+        code=code,
     )
 
-    assert ended.returncode == code, ended.stderr
     assert answer in " ".join(ended.stdout.split())
     assert all(words in ended.stderr for words in told)
     assert (f"git show {hashes[-1][:10]}" in ended.stdout) is (code != 1)

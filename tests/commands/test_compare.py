@@ -16,26 +16,20 @@ def run(path: Path, forward_ms: float, **config: str | int) -> Path:
     return path
 
 
-def test_the_first_line_is_the_answer(command: Command, tmp_path: Path) -> None:
-    """With how much, how sure, and what was changed."""
+def test_every_form_begins_with_the_answer(command: Command, tmp_path: Path) -> None:
+    """With how much, how sure and what was changed; a list for programs, a table for a request."""
     before, after = run(tmp_path / "a", 30, num_workers=0), run(tmp_path / "b", 20, num_workers=2)
     code, out, err = command("compare", before, after)
+    (document,) = json.loads(command("compare", before, after, "--format", "json").out)
+    markdown = command("compare", before, after, "--format", "markdown").out
+    repeats = ",".join(map(str, (before, run(tmp_path / "c", 30))))
 
     assert (code, err) == (0, "")
     assert out.startswith("  b against a: faster, the fit 1.49× as fast (")
     assert "one change: num_workers: 0 → 2" in out
     assert "one run each: run-to-run noise 2.0 %, assumed" in out
-    repeats = ",".join(map(str, (before, run(tmp_path / "c", 30))))
     assert "(4 runs, " in command("compare", repeats, repeats).out
-
-
-def test_json_and_markdown_say_the_same(command: Command, tmp_path: Path) -> None:
-    """A list for programs, a table for a pull request."""
-    before, after = run(tmp_path / "a", 30), run(tmp_path / "b", 20)
-    (found,) = json.loads(command("compare", before, after, "--format", "json")[1])
-    markdown = command("compare", before, after, "--format", "markdown")[1]
-
-    assert (found["verdict"], found["primary"]) == ("faster", "fit_step_s")
+    assert (document["verdict"], document["primary"]) == ("faster", "fit_step_s")
     assert markdown.startswith("**b against a: faster")
     assert "| step | 30.5 ms | 20.5 ms |" in markdown
 
@@ -142,8 +136,7 @@ def test_what_cannot_be_compared_is_unusable_under_a_gate_and_not_decided(
     decided = command("compare", *sides, "--decide", "--format", "json")
     (document,) = json.loads(decided.out)
 
-    why = "trainperf: b against a: not comparable: the model differs: A and B.\n"
-    assert gated == (2, "", why)
+    assert gated == (2, "", "trainperf: b against a: not comparable: the model differs: A and B.\n")
     assert (decided.code, document["decision"]) == (2, "cannot tell")
     assert document["reason"]
     assert command("compare", *sides).code == 0

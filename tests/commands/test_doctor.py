@@ -17,10 +17,12 @@ SLOW = Planted(
 SOUND = Planted(phases_ms={"data_wait": 0.5, "forward": 30.0}, facts={"samples": 8})
 
 
-def test_it_says_in_one_line_what_failed(command: Command, tmp_path: Path) -> None:
-    """Then check by check."""
+def test_every_form_says_what_failed_check_by_check(command: Command, tmp_path: Path) -> None:
+    """In one line first; JSON is the contract, five fields a check; Markdown has an item each."""
     SLOW.write(tmp_path / "gpt2" / "trainperf")
     code, out, err = command("doctor", tmp_path)
+    document = json.loads(command("doctor", tmp_path, "--format", "json").out)
+    markdown = command("doctor", tmp_path, "--format", "markdown").out
 
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -29,28 +31,14 @@ def test_it_says_in_one_line_what_failed(command: Command, tmp_path: Path) -> No
     (failed,) = (line for line in lines if line.startswith("  FAIL"))
     assert failed.startswith("  FAIL  4 The DataLoader does not make the device wait: 40 %")
     assert "     next DataLoader(num_workers=1, persistent_workers=True)" in lines
-
-
-def test_json_is_the_contract(command: Command, tmp_path: Path) -> None:
-    """Every check with five fields, and nothing else."""
-    SLOW.write(tmp_path / "run")
-    found = json.loads(command("doctor", tmp_path / "run", "--format", "json")[1])
-
-    assert list(found) == ["schema", "checks"]
-    assert [check["id"] for check in found["checks"]] == list(NAMES)
-    for check in found["checks"]:
+    assert list(document) == ["schema", "checks"]
+    assert [check["id"] for check in document["checks"]] == list(NAMES)
+    for check in document["checks"]:
         assert set(check) == {"id", "title", "status", "evidence", "action"}
         assert check["status"] in {"pass", "fail", "not_applicable", "unknown"}
-
-
-def test_markdown_has_an_item_for_every_check(command: Command, tmp_path: Path) -> None:
-    """For a pull request."""
-    SLOW.write(tmp_path / "run")
-    out = command("doctor", tmp_path / "run", "--format", "markdown").out
-
-    rows = [line for line in out.splitlines() if line.startswith("- ")]
+    rows = [line for line in markdown.splitlines() if line.startswith("- ")]
     assert len([row for row in rows if "next:" not in row]) == len(CHECKS)
-    assert f"- FAIL  4: {CHECKS[3].title}" in out
+    assert f"- FAIL  4: {CHECKS[3].title}" in markdown
 
 
 def test_strict_is_a_gate(command: Command, tmp_path: Path) -> None:
@@ -70,11 +58,9 @@ def test_a_baseline_decides_on_the_loss(command: Command, tmp_path: Path) -> Non
     facts = {"samples": 8, "loss": 2.0}
     Planted(facts=facts).write(tmp_path / "a")
     Planted(facts={**facts, "loss": 3.0}).write(tmp_path / "b")
-    same = json.loads(
-        command("doctor", tmp_path / "a", "--baseline", tmp_path / "a", "--format=json")[1]
-    )
-    other = json.loads(
-        command("doctor", tmp_path / "b", "--baseline", tmp_path / "a", "--format=json")[1]
+    same, other = (
+        json.loads(command("doctor", run, "--baseline", tmp_path / "a", "--format=json").out)
+        for run in (tmp_path / "a", tmp_path / "b")
     )
 
     assert [found["checks"][-1]["status"] for found in (same, other)] == ["pass", "fail"]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from support.commands import Command
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run
 
 from trainperf.core.docstrings import documented
 from trainperf.reports.explanations import explained, explanations
@@ -89,9 +89,7 @@ def test_a_docstring_is_read_in_its_parts() -> None:
 
 def test_a_finding_of_a_run_answers_six_questions(tmp_path: Path, command: Command) -> None:
     """Those of all its findings without a name; what it does not have says so."""
-    info = make_info(config={"num_workers": 0})
-    steps = make_steps(200, data_wait=20, forward=30)
-    run = str(make_run_dir(tmp_path / "gpt2", [RankSpec(steps=steps, info=info)]))
+    run = make_run(tmp_path / "gpt2", config={"num_workers": 0}, data_wait=20, forward=30)
     every = json.loads(command("explain", "--run", run, "--format", "json").out)
     (absent,) = json.loads(command("explain", "attention", "--run", run, "--format", "json").out)
     labels = [label for label, _ in every[0]["answers"]]
@@ -105,8 +103,7 @@ def test_a_finding_of_a_run_answers_six_questions(tmp_path: Path, command: Comma
 
 def test_a_run_without_a_finding_is_explained_by_none(tmp_path: Path, command: Command) -> None:
     """Nothing to do is an answer, and no fault of the call: an empty list."""
-    steps = make_steps(200, data_wait=1, forward=60, backward=39)
-    run = str(make_run_dir(tmp_path / "well", [RankSpec(steps=steps)]))
+    run = make_run(tmp_path / "well", data_wait=1, forward=60, backward=39)
 
     assert json.loads(command("explain", "--run", run, "--format", "json").out) == []
     assert ": no finding; " in command("explain", "--run", run).out

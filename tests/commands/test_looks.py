@@ -22,29 +22,58 @@ SHOWN = ComparisonOptions(form="text", method=Method(looks=Looks(most=10)))
 WANTED = ProofOptions(pairs=10, steps=10, out=Path("unused"))
 
 
-def ended_after(
-    turn: TurnTime, after: TurnTime | None = None, shown: ComparisonOptions = SHOWN
-) -> tuple[int, bool]:
+def ended_after(turn: TurnTime, after: TurnTime, shown: ComparisonOptions) -> tuple[int, bool]:
     """Turns of either side with which a pair ends, and whether it has whole periods.
 
     No turn takes longer than another of its side, so the pair is settled early on.
     """
     proof = Proof(wanted=WANTED, shown=shown, decides=is_decided)
     number = next(
-        number
-        for number in range(1, 1000)
-        if proof.enough(1, ([turn] * number, [after or turn] * number))
+        number for number in range(1, 1000) if proof.enough(1, ([turn] * number, [after] * number))
     )
-    assert proof.periods is not None
     return number, proof.periods.contained
 
 
-def test_a_pair_has_what_comes_back_every_500_steps_twice() -> None:
-    """The validation after the 1000th step is in the turn that begins with the 1001st."""
-    unknown, whole = ended_after(TURN)
+CLEAR = {"steady_ns": 7e6, "whole_ns": 7e6}
+"""30 % less per step."""
 
-    assert (unknown < 100, whole) == (True, False)
-    assert ended_after(replace(TURN, period=500)) == (101, True)
+
+@pytest.mark.parametrize(
+    ("period", "faster", "shown", "turns", "whole"),
+    [
+        (0, {}, SHOWN, range(100), False),
+        # The validation after the 1000th step is in the turn that begins with the 1001st.
+        (500, {}, SHOWN, range(101, 102), True),
+        # The answer is over the first steps then.
+        (360_000, {}, SHOWN, range(100), False),
+        (500, CLEAR, SHOWN, range(20), False),
+        # The gate passes the fit too, and waits.
+        (500, CLEAR, with_options(SHOWN, most_slower=0.05), range(101, 102), True),
+        # As long again as it took to be clear: some ten turns, of which 80 steps need nine.
+        (80, CLEAR, SHOWN, range(17, 18), True),
+    ],
+    ids=[
+        "nothing comes back",
+        "twice what comes back every 500 steps",
+        "an epoch of an hour is not waited for",
+        "a clear change does not wait for epochs of 500 steps",
+        "a gate does",
+        "a clear change waits for periods that are near",
+    ],
+)
+def test_a_pair_waits_for_whole_periods_as_long_as_that_is_worth_it(
+    period: int,
+    faster: dict[str, float],
+    shown: ComparisonOptions,
+    turns: range,
+    *,
+    whole: bool,
+) -> None:
+    """And says whether it has them."""
+    turn = replace(TURN, period=period)
+    number, contained = ended_after(turn, replace(turn, **faster), shown)
+
+    assert (number in turns, contained) == (True, whole)
 
 
 def test_a_pair_ends_with_a_period() -> None:
@@ -55,32 +84,6 @@ def test_a_pair_ends_with_a_period() -> None:
     ]
 
     assert [state.steps for state in at if state.may_end(120.0)] == [150, 220, 290, 360]
-
-
-def test_a_clear_change_does_not_wait_for_epochs_of_500_steps() -> None:
-    """30 % less per step is clear after some turns; the gate passes the fit too, and waits."""
-    turn = replace(TURN, period=500)
-    faster = replace(turn, steady_ns=7e6, whole_ns=7e6)
-
-    number, whole = ended_after(turn, faster)
-
-    assert (number < 20, whole) == (True, False)
-    assert ended_after(turn, faster, with_options(SHOWN, most_slower=0.05)) == (101, True)
-
-
-def test_a_clear_change_waits_for_periods_that_are_near() -> None:
-    """As long again as it took to be clear: some ten turns, of which 80 steps need nine."""
-    turn = replace(TURN, period=80)
-    faster = replace(turn, steady_ns=7e6, whole_ns=7e6)
-
-    assert ended_after(turn, faster) == (17, True)
-
-
-def test_an_epoch_of_an_hour_is_not_waited_for() -> None:
-    """The answer is over the first steps then."""
-    number, whole = ended_after(replace(TURN, period=360_000))
-
-    assert (number < 100, whole) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,5 @@ def test_where_trainings_were_too_short_longer_ones_are_advised(
 
     proof.add(PairOfRuns(runs=(runs[0], runs[1]), ended=False))
 
-    assert proof.comparison is not None
     assert proof.comparison.reason.startswith(reason)
     assert f"comparable, trainings of more than {steps} steps may" in proof.ending()

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from support.commands import Command
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run
 
 
 READS = ["findings", "report", "compare", "explain"]
@@ -44,9 +44,8 @@ def root(tmp_path: Path) -> Path:
     """A project: three runs, of which one has a slow loader, and a script."""
     place = tmp_path / "project"
     for name, wait in (("fast", 1), ("linked", 1), ("slow", 20)):
-        steps = make_steps(200, data_wait=wait, forward=30)
-        spec = RankSpec(steps=steps, info=make_info(config={"num_workers": 0}))
-        make_run_dir(place / "runs" / name / "trainperf", [spec])
+        run = place / "runs" / name / "trainperf"
+        make_run(run, config={"num_workers": 0}, data_wait=wait, forward=30)
     (place / "train.py").write_text(SCRIPT)
     return place
 
@@ -172,8 +171,7 @@ def test_over_stdio_a_change_is_tried_and_proved(root: Path) -> None:
     assert "no_update" in tried
     assert "trainperf: the run is runs/try" in tried
     assert any("the run is runs/try" in line for line in told)
-    first_words = {line.split(":")[0] for line in proved.splitlines()}
-    assert first_words & {"cannot tell", "discard", "keep"}
+    assert {line.split(":")[0] for line in proved.splitlines()} & {"cannot tell", "discard", "keep"}
 
 
 @pytest.mark.slow

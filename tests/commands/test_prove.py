@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from support.commands import typed
 from support.loops import read
 
 from scripts.render_docs import SCHEMAS
@@ -43,24 +44,14 @@ monitor.close()
 """
 
 
-def prove(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a user types it."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", "prove", *arguments],
-        cwd=place,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-
-
 def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path) -> None:
     """10 ms a step and 15: two thirds as fast, within 10 %; one pair decides it."""
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
 
-    ended = prove(tmp_path, "loop.py 0.010", "loop.py 0.015", "--to-the-end", "--format", "json")
+    ended = typed(
+        tmp_path, "prove", "loop.py 0.010", "loop.py 0.015", "--to-the-end", "--format", "json"
+    )
 
-    assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 1
     schema = json.loads((SCHEMAS / "comparison.json").read_text(encoding="utf-8"))
     Draft202012Validator(schema).validate(json.loads(ended.stdout))
@@ -84,13 +75,11 @@ def test_a_large_change_ends_the_trainings_early(tmp_path: Path) -> None:
     """Half an hour of training each: some dozens of turns are enough."""
     (tmp_path / "loop.py").write_text(LOOP.replace("* 80", "* 200_000"), encoding="utf-8")
 
-    ended = prove(tmp_path, "loop.py 0.003 200000", "loop.py 0.009 200000")
+    ended = typed(tmp_path, "prove", "loop.py 0.003 200000", "loop.py 0.009 200000")
 
-    assert ended.returncode == 0, ended.stderr
     assert "slower" in ended.stdout
     assert "trainings were ended" in " ".join(ended.stdout.split())
-    run = read(tmp_path / "runs/prove/before-1/trainperf/steps-rank0.jsonl")
-    assert len(run.steps) < 20_000
+    assert len(read(tmp_path / "runs/prove/before-1/trainperf/steps-rank0.jsonl").steps) < 20_000
 
 
 FAILED = {
@@ -119,14 +108,13 @@ def test_a_training_that_fails_or_takes_no_turns_ends_it_with_the_reason(
     case: str, tmp_path: Path
 ) -> None:
     """Quoted from what it printed, with where all of that is."""
-    scripts, typed, words = FAILED[case]
+    scripts, arguments, words = FAILED[case]
     for name, script in scripts.items():
         (tmp_path / name).write_text(script, encoding="utf-8")
 
-    ended = prove(tmp_path, *typed)
+    ended = typed(tmp_path, "prove", *arguments, code=2)
 
     last = ended.stderr.splitlines()[-1]
-    assert ended.returncode == 2
     assert words in last
     assert last.endswith("-1/output.txt") is ("exit code" in last)
 
@@ -147,7 +135,9 @@ def test_no_stopped_child_is_left_of_a_training_that_is_ended(tmp_path: Path) ->
     (tmp_path / "child.py").write_text(WITH_CHILD + LOOP, encoding="utf-8")
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
 
-    ended = prove(tmp_path, "child.py 0.001 80 child", "loop.py 0.001 3", "--every", "2")
+    ended = typed(
+        tmp_path, "prove", "child.py 0.001 80 child", "loop.py 0.001 3", "--every", "2", code=2
+    )
 
     assert "exit code 1: ValueError: no memory (File " in ended.stderr.splitlines()[-1]
     child = Path("/proc") / (tmp_path / "child").read_text() / "stat"
@@ -196,9 +186,8 @@ def test_validation_less_often_is_found_by_the_fit(tmp_path: Path) -> None:
     """Every tenth step and every eightieth: 12 ms a step and 5; the steady step is the same."""
     (tmp_path / "loop.py").write_text(EPISODES, encoding="utf-8")
 
-    ended = prove(tmp_path, "loop.py 10", "loop.py 80", "--to-the-end", "--format", "json")
+    ended = typed(tmp_path, "prove", "loop.py 10", "loop.py 80", "--to-the-end", "--format", "json")
 
-    assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)
     assert found["verdict"] == "faster"
     assert found["primary"] == "fit_step_s"
@@ -215,7 +204,6 @@ def test_ctrl_c_ends_both_trainings(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         encoding="utf-8",
     ) as proof:
-        assert proof.stderr is not None
         assert "pair 1" in proof.stderr.readline()
         proof.send_signal(signal.SIGINT)
         assert proof.wait(30) == 130
@@ -250,9 +238,10 @@ def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
     """The second is a child of the first, and no worker of its loader."""
     (tmp_path / "ranks.py").write_text(LIGHTNING_RANKS, encoding="utf-8")
 
-    ended = prove(tmp_path, "ranks.py 0.005", "ranks.py 0.03", "--pairs", "1", "--format", "json")
+    ended = typed(
+        tmp_path, "prove", "ranks.py 0.005", "ranks.py 0.03", "--pairs", "1", "--format", "json"
+    )
 
-    assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)
     assert found["before"]["world_size"] == 2
     for rank in (0, 1):

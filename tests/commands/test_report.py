@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands import Command
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.commands import Command, typed
+from support.runs import RankSpec, make_run, make_run_dir, make_steps
 
 from trainperf.core.formatting.wrap import WIDTH
 
@@ -17,35 +17,25 @@ from trainperf.core.formatting.wrap import WIDTH
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run with a slow loader."""
-    info = make_info(config={"num_workers": 0})
-    steps = make_steps(200, data_wait=20, forward=30)
-    return make_run_dir(tmp_path / "gpt2" / "trainperf", [RankSpec(steps=steps, info=info)])
+    path = tmp_path / "gpt2" / "trainperf"
+    return make_run(path, config={"num_workers": 0}, data_wait=20, forward=30)
 
 
-def test_it_prints_the_answer(command: Command, run: Path) -> None:
-    """On stdout; through a pipe it is plain text of a fixed width."""
+def test_it_prints_the_answer_and_changes_nothing(command: Command, run: Path) -> None:
+    """On stdout: through a pipe plain text of a fixed width, for programs the summary.
+
+    The run may be somebody else's, on a read-only disk.
+    """
+    before = sorted(run.iterdir())
     code, out, err = command("report", run)
+    data = json.loads(command("report", run, "--format", "json").out)
 
     assert (code, err) == (0, "")
     assert "Step time 50.0 ms; 40 % of it is data wait and 60 % compute." in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= WIDTH
-
-
-def test_json_is_the_summary(command: Command, run: Path) -> None:
-    """For programs."""
-    data = json.loads(command("report", run, "--format", "json").out)
-
     assert data["readings"]["data_wait_fraction"]["value"] == 0.4
     assert data["run"]["name"] == "gpt2"
-
-
-def test_reading_changes_nothing(command: Command, run: Path) -> None:
-    """A report of somebody else's run, on a read-only disk."""
-    before = sorted(run.iterdir())
-
-    command("report", run)
-
     assert sorted(run.iterdir()) == before
 
 
@@ -81,13 +71,7 @@ def test_a_reader_that_leaves_early_is_no_error(run: Path) -> None:
 
 def test_letters_that_the_output_cannot_take_are_replaced(run: Path) -> None:
     """A log file in ASCII gets plain bars and crosses, not a traceback."""
-    result = subprocess.run(
-        [sys.executable, "-m", "trainperf", "report", run],
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        check=True,
-    )
+    result = typed(run, "report", run, PYTHONIOENCODING="ascii")
 
     assert re.search(r"about\s+1\.\d\dx,\s+at most\s+1\.\d\dx", result.stdout)
     assert "######" in result.stdout

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import typed
 from support.docs import ROOT, SCRIPT
 
 from trainperf.core.launch_environment import ENTRY_POINTS, VARIABLE, LaunchOptions
@@ -21,17 +22,6 @@ UNTOUCHED = SCRIPT.replace(", callbacks=[TrainPerf()]", "").replace(
 )
 
 
-def run(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a user types it."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", "run", *arguments],
-        cwd=place,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-
-
 def written(script: str, place: Path) -> str:
     """A script in a file."""
     (place / "train.py").write_text(script, encoding="utf-8")
@@ -42,9 +32,9 @@ def test_a_script_gets_its_own_arguments_and_gives_its_own_exit_code(tmp_path: P
     """What looks like an option of ours behind the script is the script's."""
     script = written("import sys\nprint(sys.argv[1:])\nsys.exit(3)", tmp_path)
 
-    ended = run(tmp_path, script, "--out", "x", "--lr=3", "data")
+    ended = typed(tmp_path, "run", script, "--out", "x", "--lr=3", "data", code=3)
 
-    assert (ended.returncode, ended.stdout) == (3, "['--out', 'x', '--lr=3', 'data']\n")
+    assert ended.stdout == "['--out', 'x', '--lr=3', 'data']\n"
 
 
 @pytest.mark.parametrize(
@@ -60,9 +50,9 @@ def test_a_script_gets_its_own_arguments_and_gives_its_own_exit_code(tmp_path: P
 )
 def test_a_script_that_trains_nothing_is_told_so(script: str, why: str, tmp_path: Path) -> None:
     """Nothing was recorded, and why."""
-    ended = run(tmp_path, written(script, tmp_path))
+    ended = typed(tmp_path, "run", written(script, tmp_path))
 
-    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert ended.stdout == "done\n"
     assert ended.stderr.startswith("trainperf: nothing was recorded: ")
     assert why in ended.stderr
 
@@ -74,9 +64,9 @@ def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
         "import os, sys\nassert sys.path[0] == os.getcwd()\nprint(__name__, sys.argv[1:])"
     )
 
-    ended = run(tmp_path, "-m", "package.train", "-m", "--lr=3")
+    ended = typed(tmp_path, "run", "-m", "package.train", "-m", "--lr=3")
 
-    assert (ended.returncode, ended.stdout) == (0, "__main__ ['-m', '--lr=3']\n")
+    assert ended.stdout == "__main__ ['-m', '--lr=3']\n"
 
 
 def test_a_script_is_started_as_python_starts_it(tmp_path: Path) -> None:
@@ -84,7 +74,7 @@ def test_a_script_is_started_as_python_starts_it(tmp_path: Path) -> None:
     code = "import sys\nassert sys.path[0] == sys.argv[1]\nif __name__ == '__main__':\n    1 / 0"
     script = written(code, tmp_path)
 
-    ended = run(tmp_path, script, str(tmp_path))
+    ended = typed(tmp_path, "run", script, tmp_path, code=1)
     bare = subprocess.run(
         [sys.executable, script, str(tmp_path)],
         cwd=tmp_path,
@@ -93,7 +83,7 @@ def test_a_script_is_started_as_python_starts_it(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert ended.returncode == bare.returncode == 1
+    assert bare.returncode == 1
     assert ended.stderr.startswith(bare.stderr)
 
 
@@ -112,7 +102,6 @@ def test_signals_of_a_scheduler_reach_the_script(name: str, tmp_path: Path) -> N
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(getattr(signal, name))
 
@@ -130,7 +119,7 @@ def test_a_step_is_audited_unless_the_command_is_told_not_to(
     """What the launched process is told."""
     script = written(f"import os; print(os.environ['{VARIABLE}'])", tmp_path)
 
-    told = LaunchOptions.parse(run(tmp_path, *given, script).stdout)
+    told = LaunchOptions.parse(typed(tmp_path, "run", *given, script).stdout)
 
     assert (told.audit_at, told.audit) == audited
 
@@ -142,7 +131,7 @@ def test_the_command_says_whose_choice_was_kept(tmp_path: Path) -> None:
         "LaunchOptions.of_this_process().joined(dirpath='mine', audit_at=5)"
     )
 
-    ended = run(tmp_path, "--out", "x", "--audit-at", "3", written(code, tmp_path))
+    ended = typed(tmp_path, "run", "--out", "x", "--audit-at", "3", written(code, tmp_path))
 
     said = "trainperf: --out and --audit-at: the script's own choice was kept"
     assert said in ended.stderr.splitlines()
@@ -260,13 +249,11 @@ def test_ranks_on_other_machines_are_measured_too() -> None:
 @pytest.mark.parametrize("script", [UNTOUCHED, SCRIPT], ids=["untouched", "with its own TrainPerf"])
 def test_a_fit_is_measured_once(script: str, tmp_path: Path) -> None:
     """Beside a `TrainPerf` of the script's own it is a no-op: one run, of all steps."""
-    ended = run(tmp_path, "--out", "out", written(script, tmp_path))
+    ended = typed(tmp_path, "run", "--out", "out", written(script, tmp_path))
 
-    assert ended.returncode == 0, ended.stderr
     runs = list(tmp_path.rglob("summary.json"))
     assert len(runs) == 1
     assert runs[0].is_relative_to(tmp_path / "out")
     records = list(tmp_path.rglob("steps-rank0.jsonl"))
-    last = json.loads(records[0].read_text(encoding="utf-8").splitlines()[-1])
-    assert last["steps"] == 40
+    assert json.loads(records[0].read_text(encoding="utf-8").splitlines()[-1])["steps"] == 40
     assert "nothing was recorded" not in ended.stderr

@@ -1,6 +1,7 @@
 """Styles on a terminal, plain text everywhere else."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,6 @@ def shown(summary: Summary, stream: io.StringIO) -> str:
     return stream.getvalue()
 
 
-def test_a_terminal_gets_styles(summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is bold."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-
-    assert "\x1b[1m" in shown(summary, Terminal())
-
-
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_a_terminal_that_wants_none_gets_none(
     summary: Summary, monkeypatch: pytest.MonkeyPatch, name: str, value: str
@@ -51,8 +44,10 @@ def test_a_terminal_that_wants_none_gets_none(
     assert "\x1b" not in shown(summary, Terminal())
 
 
-def test_styled_and_plain_say_the_same(summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Colours carry no information."""
+def test_a_terminal_gets_styles_that_carry_no_information(
+    summary: Summary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is bold, and the words are those without."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "dumb")
     plain = shown(summary, Terminal())
@@ -60,8 +55,7 @@ def test_styled_and_plain_say_the_same(summary: Summary, monkeypatch: pytest.Mon
     monkeypatch.setenv("TERM", "xterm-256color")
     styled = shown(summary, Terminal())
 
-    import re
-
+    assert "\x1b[1m" in styled
     bare = re.sub(r"\x1b\[[0-9;]*m", "", styled)
     assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from support.commands import Command
+from support.commands import Command, typed
 
 from scripts.render_docs import SCHEMAS
 from trainperf.commands._attempts import AttemptOptions, try_out
@@ -52,15 +52,9 @@ def written(place: Path, within: str = "pass") -> str:
     return "train.py"
 
 
-def attempt(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def attempt(place: Path, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
     """The command as a user types it."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", "try", "--minutes", "0.02", *arguments],
-        cwd=place,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    return typed(place, "try", "--minutes", "0.02", *arguments, code=code)
 
 
 def results(output: str) -> dict[str, dict[str, Any]]:
@@ -91,7 +85,6 @@ def test_trials_are_ranked_and_one_run_directory_is_left(
     """
     place, ended = ranked
 
-    assert ended.returncode == 0, ended.stderr
     (trials,) = (place / "runs").rglob("trials.json")
     document = json.loads(ended.stdout)
     assert document == json.loads(trials.read_text(encoding="utf-8"))
@@ -116,7 +109,6 @@ def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
         written(tmp_path, within),
     )
 
-    assert ended.returncode == 0, ended.stderr
     assert "optimizer_fused ended the script (AssertionError: no fused" in ended.stderr
     (trials,) = (tmp_path / "runs").rglob("trials.json")
     found = results(trials.read_text(encoding="utf-8"))
@@ -164,20 +156,16 @@ def test_a_script_without_a_trial_says_why_and_leaves_nothing(
     """In the words of its own exception."""
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
 
-    ended = attempt(tmp_path, "train.py")
+    ended = attempt(tmp_path, "train.py", code=2)
 
-    assert ended.returncode == 2
     assert why in ended.stderr
     assert not (tmp_path / "runs/try").exists()
 
 
 def test_a_script_that_stops_early_is_no_fault_of_a_trial(tmp_path: Path) -> None:
     """Its trials that had a turn are shown; it is not started again."""
-    within = "if step == 60: break"
+    ended = attempt(tmp_path, "--minutes", "5", written(tmp_path, "if step == 60: break"))
 
-    ended = attempt(tmp_path, "--minutes", "5", written(tmp_path, within))
-
-    assert ended.returncode == 0, ended.stderr
     assert "the script ended before all trials had had their turn" in ended.stderr
     assert "started again" not in ended.stderr
 

@@ -1,13 +1,13 @@
 """Two runs with planted differences, and what is said of them."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from support.runs import RankSpec, make_info, make_run_dir, make_step
+from support.runs import RankSpec, end_to_end, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.schema import HostShare
@@ -28,6 +28,7 @@ CONFIG: Mapping[str, Scalar] = {
 HARDWARE: Mapping[str, Scalar] = {"device_name": "a chip", "cpu_count": 8}
 
 
+@end_to_end
 def steps(
     milliseconds: float,
     *,
@@ -36,10 +37,9 @@ def steps(
     tokens: int | None = 1000,
     padded: int | None = None,
     loss: float = 2.0,
-) -> list[StepRecord]:
+) -> Iterator[StepRecord]:
     """Steps that scatter by 2 %, of which the first twelve are warm-up."""
     scatter = random.Random(seed)  # noqa: S311 noise, no secret
-    made, clock = [], 0
     for index in range(number):
         ms = milliseconds * scatter.gauss(1.0, 0.02)
         facts: dict[str, int | float | None] = {
@@ -48,18 +48,13 @@ def steps(
         }
         if tokens is not None:
             facts.update({"tokens_effective": tokens, "tokens_padded": padded or tokens})
-        made.append(
-            make_step(
-                index,
-                tags=int(Tag.WARMUP) if index < 12 else 0,
-                start_ns=clock,
-                facts=facts,
-                forward=ms * 0.4,
-                backward=ms * 0.6,
-            )
+        yield make_step(
+            index,
+            tags=int(Tag.WARMUP) if index < 12 else 0,
+            facts=facts,
+            forward=ms * 0.4,
+            backward=ms * 0.6,
         )
-        clock += made[-1].wall_ns
-    return made
 
 
 def run(
@@ -200,8 +195,7 @@ def test_losses_are_compared_at_equal_tokens(tmp_path: Path) -> None:
 def test_other_ranks_are_compared_by_scaling_efficiency(tmp_path: Path) -> None:
     """Two ranks that do 1.8 times the work of one are each 0.9 times as fast."""
     one = run(tmp_path / "a", steps(9))
-    two = run(tmp_path / "b", steps(10, seed=1), world=2)
-    found = compare([one], [two])
+    found = compare([one], [run(tmp_path / "b", steps(10, seed=1), world=2)])
 
     assert found.primary == "fit_effective_tokens_per_s"
     assert found.speedup.per_rank
@@ -224,8 +218,7 @@ def test_what_is_another_experiment_is_not_compared(
 ) -> None:
     """With the reason, however much faster it is; its readings are there, and none is faster."""
     one = run(tmp_path / "a", steps(10))
-    other = run(tmp_path / "b", steps(5), config=config, hardware=hardware)
-    found = compare([one], [other])
+    found = compare([one], [run(tmp_path / "b", steps(5), config=config, hardware=hardware)])
     step = next(change for change in found.readings if change.name == "step_s")
 
     assert found.verdict == ("not comparable" if reason else "faster")
@@ -256,8 +249,7 @@ def test_steps_of_unknown_work_are_not_compared(tmp_path: Path) -> None:
     """Another batch size, and nothing was counted; nor are eight steady steps."""
     bare = [make_step(index, forward=10, tags=0 if index > 11 else 1) for index in range(100)]
     one = run(tmp_path / "a", bare)
-    other = run(tmp_path / "b", bare, config={"batch_size": 16})
-    found = compare([one], [other])
+    found = compare([one], [run(tmp_path / "b", bare, config={"batch_size": 16})])
 
     assert found.verdict == "not comparable"
     assert "neither tokens nor samples were counted" in found.reason
@@ -342,9 +334,8 @@ def test_turns_are_known_by_when_the_runs_began(order: str, source: str, tmp_pat
     for place, side in enumerate(order):
         made = run(tmp_path / f"{place}", steps(10, seed=place, number=60))
         sides[side.upper()].append(began(made, f"12:00:{place - side.islower():02}"))
-    found = compare(sides["A"], sides["B"])
 
-    assert found.noise.source == source
+    assert compare(sides["A"], sides["B"]).noise.source == source
 
 
 @pytest.mark.parametrize(("second", "apart_s"), [("12:05:00", 240.0), ("11:50:00", 540.0)])
@@ -355,6 +346,4 @@ def test_single_runs_lie_apart_by_what_is_between_them(
     made = run(tmp_path, steps(10, seed=1, number=60))
     sides = ([began(made, at, ledger_s={"forward": 60.0})] for at in ("12:00:00", second))
 
-    found = compare(*sides)
-
-    assert found.noise.apart_s == pytest.approx(apart_s)
+    assert compare(*sides).noise.apart_s == pytest.approx(apart_s)

@@ -37,19 +37,14 @@ def plain(number: int = 412, *, tags: dict[int, int] | None = None) -> list[Step
     ]
 
 
-def value(run: ComparedRun, name: str) -> float | None:
-    """Of a reading."""
-    return run.summary.readings[name].value
-
-
 def test_a_cycle_is_a_step_and_the_gaps_after_it(tmp_path: Path) -> None:
     """A validation of 100 ms every 20 steps makes the mean cycle 15 ms, the step stays 10."""
     gaps = [make_gap(Gap.VALIDATION, 100, after_step=index) for index in range(31, 412, 20)]
     run = recorded(tmp_path, plain(), gaps)
 
-    assert value(run, FIT_STEP_S) == pytest.approx(0.015)
-    assert value(run, FIT_SAMPLES_PER_S) == pytest.approx(8 / 0.015)
-    assert value(run, "step_s") == pytest.approx(0.010, rel=0.002)
+    assert run.summary.value(FIT_STEP_S) == pytest.approx(0.015)
+    assert run.summary.value(FIT_SAMPLES_PER_S) == pytest.approx(8 / 0.015)
+    assert run.summary.value("step_s") == pytest.approx(0.010, rel=0.002)
     # The mean of 20 whole periods is known to a per cent, however slow what recurs.
     assert run.estimates[FIT_STEP_S].sampling < 0.01**2
 
@@ -67,7 +62,7 @@ def test_what_is_no_cycle_of_this_training_is_apart(tmp_path: Path) -> None:
     steps = plain(tags={**apart, 80: int(Tag.AFTER_VALIDATION)})
     run = recorded(tmp_path, steps, gaps)
 
-    assert value(run, FIT_STEP_S) == pytest.approx(0.010)
+    assert run.summary.value(FIT_STEP_S) == pytest.approx(0.010)
     assert run.summary.readings[FIT_STEP_S].n == 400 - len(apart)
 
 
@@ -75,8 +70,8 @@ def test_the_slowest_rank_is_waited_for(tmp_path: Path) -> None:
     """Two ranks do the work of both in a cycle of one."""
     run = recorded(tmp_path, plain(), [], ranks=2)
 
-    assert value(run, FIT_STEP_S) == pytest.approx(0.010)
-    assert value(run, FIT_SAMPLES_PER_S) == pytest.approx(1600)
+    assert run.summary.value(FIT_STEP_S) == pytest.approx(0.010)
+    assert run.summary.value(FIT_SAMPLES_PER_S) == pytest.approx(1600)
 
 
 def test_a_long_run_is_kept_in_cells_that_sum_to_it(tmp_path: Path) -> None:
@@ -84,7 +79,7 @@ def test_a_long_run_is_kept_in_cells_that_sum_to_it(tmp_path: Path) -> None:
     gaps = [make_gap(Gap.VALIDATION, 500, after_step=index) for index in range(99, 20_000, 100)]
     run = recorded(tmp_path, plain(20_000), gaps)
 
-    assert value(run, FIT_STEP_S) == pytest.approx(0.015, rel=1e-3)
+    assert run.summary.value(FIT_STEP_S) == pytest.approx(0.015, rel=1e-3)
     assert run.estimates[FIT_STEP_S].sampling < 0.02**2
 
 
@@ -94,7 +89,8 @@ def test_a_gap_is_counted_whose_line_is_read_after_the_block_of_its_step(
 ) -> None:
     """A file is read in chunks; gaps after steps that are apart are apart there, too."""
     gaps = [make_gap(Gap.VALIDATION, 50, after_step=index) for index in (5, *range(21, 412, 10))]
-    expected = value(recorded(tmp_path / "whole", plain(), gaps, ranks=ranks), FIT_STEP_S)
+    whole = recorded(tmp_path / "whole", plain(), gaps, ranks=ranks)
+    expected = whole.summary.value(FIT_STEP_S)
     for file in (tmp_path / "whole/trainperf").iterdir():
         header, *lines = file.read_bytes().splitlines(keepends=True)
         late = {gap.after_step: line for gap, line in zip(gaps, lines[412:], strict=False)}
@@ -105,5 +101,5 @@ def test_a_gap_is_counted_whose_line_is_read_after_the_block_of_its_step(
 
     run = read_run(Run.open(tmp_path / "whole/trainperf"))
 
-    assert value(run, FIT_STEP_S) == pytest.approx(expected)
+    assert run.summary.value(FIT_STEP_S) == pytest.approx(expected)
     assert expected == pytest.approx(0.015)

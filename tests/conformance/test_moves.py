@@ -230,8 +230,7 @@ class Returning(torch.nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The mean of the output."""
         self.called()
-        mean: torch.Tensor = self.layers(rows).mean()
-        return mean
+        return self.layers(rows).mean()
 
 
 def test_calls_that_are_heard_from_outside_move_what_the_table_says(

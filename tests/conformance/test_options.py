@@ -4,7 +4,7 @@ import io
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,7 +18,8 @@ from support.conformance.planted import Planted
 from support.conformance.process_state import of_process, replaced
 from support.conformance.story import ROWS, TOKENS, Story
 from support.loops import Written
-from support.own import ForwardShare, Keeper
+from support.memory_sink import MemorySink
+from support.own import ForwardShare
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
@@ -28,7 +29,6 @@ from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 from trainperf.loop.options import NOTHING_TRIED, FitOptions
-from trainperf.meters.fold import Reading
 from trainperf.recording import line_sampler as sampler
 from trainperf.recording.machine.probe import SAMPLER
 from trainperf.recording.probes.base import Probe
@@ -56,16 +56,6 @@ class Counter(Probe):
     counts = ("ones",)
 
 
-class Readings(Keeper):
-    """Keeps at which step readings were shown first."""
-
-    first = -1
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the step."""
-        self.first = step if self.first < 0 else self.first
-
-
 @dataclass
 class Shown:
     """What a fit has left that was given every option."""
@@ -73,7 +63,7 @@ class Shown:
     door: Door
     run: Written
     folder: Path
-    keeper: Readings
+    keeper: MemorySink
     printed: str = ""
     messages: list[str] = field(default_factory=list)
     children: set[str] = field(default_factory=set)
@@ -84,7 +74,7 @@ class Shown:
         return any(self.folder.rglob(pattern))
 
 
-def everything(keeper: Readings) -> dict[str, Any]:
+def everything(keeper: MemorySink) -> dict[str, Any]:
     """Each option, but for the directory."""
     return {
         "tokens": mask,
@@ -104,13 +94,12 @@ def everything(keeper: Readings) -> dict[str, Any]:
 
 LAUNCHED = {"dirpath", "audit_at"}
 """Options that a command gives to whatever it launches; with those of `trainperf try`, all."""
-NOBODY_ASKS = "a script that knows nothing of us gives no options: `trainperf run` has two of them"
 
 
 @pytest.fixture(scope="module", params=DOORS, ids=lambda door: door.name)
 def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     """One fit on the machine's clock, which lines and the machine are sampled by."""
-    kind, path, keeper = request.param, tmp_path_factory.mktemp("options"), Readings()
+    kind, path, keeper = request.param, tmp_path_factory.mktemp("options"), MemorySink()
     options = everything(keeper)
     if kind is Outside:
         options = {name: value for name, value in options.items() if name in LAUNCHED}
@@ -158,7 +147,7 @@ def busy(children: set[str]) -> None:
 EVIDENCE: dict[str, Callable[[Shown], bool]] = {
     "tokens": lambda shown: {s.facts["tokens_effective"] for s in shown.run.steps} == {ROWS},
     "dirpath": lambda shown: shown.folder.parent == shown.door.path,
-    "log_every_n_steps": lambda shown: shown.keeper.first == EVERY,
+    "log_every_n_steps": lambda shown: shown.keeper.shown[0][0] == EVERY,
     "report": lambda shown: "steady steps" in shown.printed,
     "lines": lambda shown: shown.has("lines*.json"),
     "machine": lambda shown: SAMPLER in shown.children,
@@ -172,7 +161,7 @@ EVIDENCE: dict[str, Callable[[Shown], bool]] = {
     "profile": lambda shown: shown.has("traces/*"),
     "meters": lambda shown: ForwardShare.name in shown.run.totals.readings,
     "probes": lambda shown: "ones" in shown.run.info.columns,
-    "sinks": lambda shown: shown.keeper.closed and len(shown.keeper.steps) == 24,
+    "sinks": lambda shown: shown.keeper.closed and len(shown.keeper.step_rows) == 24,
     "trials": lambda shown: any(NOTHING_TRIED in message for message in shown.messages),
 }
 """The record, file, process or line that an option causes."""

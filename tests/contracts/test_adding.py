@@ -210,8 +210,7 @@ def shown(package: ExtendedPackage) -> dict[str, str]:
     run = make_run_dir(
         package.folder / "runs" / "first" / "trainperf", CASES["loader_bound"]().ranks
     )
-    shown: dict[str, str] = json.loads(package.run(SHOW, fits, run))
-    return shown
+    return json.loads(package.run(SHOW, fits, run))
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -97,16 +97,12 @@ def test_no_file_is_a_fragment() -> None:
 
 def test_a_function_is_short() -> None:
     """At most 60 lines."""
-    long = [where for where, node in functions() if length(node) > MOST_LINES_OF_FUNCTION]
-
-    assert long == []
+    assert [where for where, node in functions() if length(node) > MOST_LINES_OF_FUNCTION] == []
 
 
 def test_a_function_takes_few_things() -> None:
     """At most six parameters besides `self`; a seventh is a dataclass missing."""
-    many = [where for where, node in functions() if len(parameters(node)) > MOST_PARAMETERS]
-
-    assert many == []
+    assert [where for where, node in functions() if len(parameters(node)) > MOST_PARAMETERS] == []
 
 
 def test_a_public_class_has_its_name_to_itself() -> None:
@@ -116,9 +112,8 @@ def test_a_public_class_has_its_name_to_itself() -> None:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(place)
-    twice = {name: where for name, where in places.items() if len(where) > 1}
 
-    assert twice == {}
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_a_name_says_what_it_names() -> None:

@@ -31,7 +31,6 @@ def test_what_is_planted_comes_back(name: str, tmp_path: Path) -> None:
     planted = Planted()
     path = trained(name, tmp_path, planted)
 
-    assert path is not None
     run, summary = read(path / "steps-rank0.jsonl"), summarize(Run.open(path))
     assert len(run.steps) == STEPS
     assert run.totals.faults == {}
@@ -41,8 +40,7 @@ def test_what_is_planted_comes_back(name: str, tmp_path: Path) -> None:
         # Without the first, which may wait for two batches, and the last, which may for none.
         measured = planted_s(run.phase_s(phase)[1:-1], between_s)
         assert measured == pytest.approx(slept), phase
-    readings = summary.readings
-    assert readings["padding_fraction"].value == pytest.approx(0.375)
+    assert summary.readings["padding_fraction"].value == pytest.approx(0.375)
     if not planted.scales:
         return
     overflows = [step.facts["overflows"] for step in run.steps]

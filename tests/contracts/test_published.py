@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from support.cases import CASES
 from support.commands import Command
 from support.planted import planted_steps
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run, make_run_dir
 from support.traces import write_trace
 from support.tried import AUTOCAST, FUSED, tried
 
@@ -22,17 +22,15 @@ from trainperf.reports.explanations import explanations
 
 def schema(name: str) -> dict[str, Any]:
     """One as it is shipped."""
-    shipped: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
-    return shipped
+    return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs, one of them with trials and findings, a job of ranks, and a trace."""
     place = tmp_path_factory.mktemp("world")
-    for name in ("a", "b"):
-        steps = make_steps(120, forward=4.0, backward=5.0, data_wait=6.0 if name == "a" else 1.0)
-        make_run_dir(place / name / "trainperf", [RankSpec(steps=steps, info=make_info())])
+    for name, wait in (("a", 6.0), ("b", 1.0)):
+        make_run(place / name / "trainperf", 120, forward=4.0, backward=5.0, data_wait=wait)
     write_document(tried(AUTOCAST, FUSED), place / "a" / "trainperf")
     for name in ("straggler", "failed", "running", "no_step"):
         make_run_dir(place / name / "trainperf", CASES[name]().ranks)
@@ -150,6 +148,5 @@ def test_every_finding_that_the_code_makes_is_a_published_one() -> None:
             r"\b(?:Finding|Cause)\(\s*id=\"(\w+)\"", path.read_text(encoding="utf-8")
         )
     }
-    listed = {entry.id for entry in explanations() if entry.kind == "finding"}
 
-    assert made - listed == set()
+    assert made - {entry.id for entry in explanations() if entry.kind == "finding"} == set()

@@ -22,7 +22,6 @@ OF_ITS_OWN: dict[type, set[str]] = {
 def explained(declares: type) -> dict[str, str]:
     """Each option that a class declares, with the text below it."""
     (body,) = ast.parse(inspect.cleandoc(inspect.getsource(declares))).body
-    assert isinstance(body, ast.ClassDef)
     texts: dict[str, str] = {}
     for option, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(option, ast.AnnAssign) and isinstance(option.target, ast.Name):

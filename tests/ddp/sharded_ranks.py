@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from lightning.pytorch import strategies
 from support.fits import Loader, Model, trainer
+from support.loops import learn
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -103,16 +104,7 @@ def plain(model: nn.Module, scaler: Any, base: Path, rank: int) -> LoopMonitor:
         poisoned = scaler is not None and step in POISONED and rank == 1
         with monitor.phase("forward"):
             loss = model(batch * float("inf") if poisoned else batch)
-        with monitor.phase("backward"):
-            (loss if scaler is None else scaler.scale(loss)).backward()
-        with monitor.phase("optimizer"):
-            if scaler is None:
-                optimizer.step()
-            else:
-                scaler.step(optimizer)
-                scaler.update()
-            optimizer.zero_grad()
-        monitor.end_step(loss)
+        learn(monitor, optimizer, loss, scaler)
     monitor.close()
     return monitor
 
@@ -126,12 +118,7 @@ def late(model: nn.Module, base: Path, rank: int) -> None:
             loss = model(batch)
         with monitor.phase("callbacks"):
             time.sleep(LATE_S * rank)
-        with monitor.phase("backward"):
-            loss.backward()
-        with monitor.phase("optimizer"):
-            optimizer.step()
-            optimizer.zero_grad()
-        monitor.end_step(loss)
+        learn(monitor, optimizer, loss)
     monitor.close()
 
 

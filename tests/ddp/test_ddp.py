@@ -70,7 +70,6 @@ def test_buffers_that_are_sent_before_every_forward_are_told_and_seen(
     """Their size, and samples of forward that stand in DDP's own code."""
     ran = ranks.run(fit, 0)
     lines = read_document(SampledLines, ranks.directory(fit, 0))
-    assert lines is not None
 
     assert ran.info.config["buffer_bytes"] == sent
     work = {stack.host_work for stack in lines.stacks if stack.slot == "forward"}
@@ -92,7 +91,6 @@ def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
     assert median(tails_ms(slow)) < tail_ms / 2
     assert phase_ms(waiting, Phase.LOOP) < tail_ms / 2
     slept_ns = ranks.planted(fit, 1)["slept_ns"]
-    assert isinstance(slept_ns, list)
     forward = slow.phase_ns(Phase.FORWARD)
     assert all(spent >= slept for spent, slept in zip(forward, slept_ns, strict=True))
 
@@ -156,7 +154,6 @@ def test_ranks_try_together_and_end_together(ranks: Ranks) -> None:
     assert first.tagged(Tag.TRIAL) == second.tagged(Tag.TRIAL) != []
     assert len(first.steps) == len(second.steps) > 16
     document = read_document(Trials, ranks.directory("tried", 0))
-    assert document is not None
     results = {trial.id: trial for trial in document.trials}
     assert results["idle"].pairs >= 8
     assert results["fails"].verdict == "failed"

@@ -62,9 +62,7 @@ def test_whether_parameters_are_freed_after_a_forward_is_told(
     root: Path, case: str, reshards: object
 ) -> None:
     """As FSDP was told; nothing where there is none."""
-    config = ran(root, case, 0).info.config
-
-    assert config.get("fsdp_reshard") is reshards
+    assert ran(root, case, 0).info.config.get("fsdp_reshard") is reshards
 
 
 @pytest.mark.parametrize("case", ["late-fsdp2", "late-fsdp"])

@@ -28,6 +28,7 @@ from support.device.plants import (
     unplant,
     work,
 )
+from support.loops import update
 from support.memory_sink import MemorySink
 from torch import nn
 
@@ -83,20 +84,10 @@ class Fit:
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         if poison:
             for parameter in self.model.parameters():
-                assert parameter.grad is not None
                 parameter.grad.fill_(float("inf"))
         with self.monitor.phase(Phase.OPTIMIZER.label):
-            self.update()
+            update(self.optimizer, self.scaler)
         self.monitor.end_step(loss)
-
-    def update(self) -> None:
-        """Of the optimizer, under the scaler if there is one."""
-        if self.scaler is None:
-            self.optimizer.step()
-        else:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        self.optimizer.zero_grad()
 
     def close(self) -> None:
         """The fit is over, and nothing of ours has failed."""
@@ -387,9 +378,7 @@ def test_a_value_cannot_be_read_before_its_own_event(device: torch.device) -> No
     ring = Ring(torch.float32)
     with stream(torch.Stream(device=device)):
         work(60_000.0)
-        row = ring.row(0, device)
-        assert row is not None
-        row.fill_(TRUE_LOSS)
+        ring.row(0, device).fill_(TRUE_LOSS)
     (copied,) = ring.seal()
     torch.accelerator.current_stream(device).synchronize()
 
@@ -407,9 +396,7 @@ def test_rows_of_two_streams_come_in_the_order_they_were_written(device: torch.d
     for step, queues in enumerate([(main, side), (side, main)]):
         for number, queue in enumerate(queues):
             with stream(queue):
-                row = ring.row(step, device)
-                assert row is not None
-                row.fill_(number)
+                ring.row(step, device).fill_(number)
     ring.seal()
     torch.accelerator.synchronize()
     ring.resolve()

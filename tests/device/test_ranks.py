@@ -29,26 +29,22 @@ def ranks(attached: None, root: Path) -> list[dict[str, Any]]:
     return [torch.load(root / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 
-def test_a_reduction_is_queued_and_right(ranks: list[dict[str, Any]]) -> None:
-    """What comes behind `wait` sees the sum, and the host does not wait for it."""
+def test_a_reduction_is_queued_and_ddp_trains_ranks_to_the_same_weights(
+    ranks: list[dict[str, Any]],
+) -> None:
+    """What comes behind `wait` sees the sum, and the host does not wait for it.
+
+    DDP's reductions run beside the backward pass, and no step waits.
+    """
+    assert torch.equal(ranks[0]["weight"], ranks[1]["weight"])
     for rank in ranks:
         assert rank["early"] is False
         assert rank["doubled"].tolist() == [6.0] * 3
-
-
-def test_ddp_trains_ranks_to_the_same_weights(ranks: list[dict[str, Any]]) -> None:
-    """Its reductions run beside the backward pass, and no step waits."""
-    assert torch.equal(ranks[0]["weight"], ranks[1]["weight"])
-    for rank in ranks:
         assert rank["counts"] == {}
         assert len(rank["streams"]) == 3
         assert 0 not in rank["streams"]
-
-
-def test_no_wait_in_a_measured_loop_is_ours(ranks: list[dict[str, Any]]) -> None:
-    """It waits once a step by itself."""
-    loops_own = {"device": two_ranks.MEASURED - two_ranks.SETTLED}
-    assert [rank["waits"] for rank in ranks] == [loops_own, loops_own]
+        # The measured loop waits once a step by itself, and no wait in it is ours.
+        assert rank["waits"] == {"device": two_ranks.MEASURED - two_ranks.SETTLED}
 
 
 @pytest.mark.usefixtures("ranks")

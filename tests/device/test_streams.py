@@ -241,8 +241,7 @@ def test_a_failing_kernel_is_heard_where_the_host_looks(device: torch.device) ->
 def test_an_index_out_of_range_is_an_error_of_the_device(device: torch.device) -> None:
     """The kernel sees it, not the call."""
     table = torch.ones(4, 2, device=device)
-    wrong = torch.tensor([9], device=device)
-    torch.nn.functional.embedding(wrong, table)
+    torch.nn.functional.embedding(torch.tensor([9], device=device), table)
     with pytest.raises(RuntimeError, match="index out of range"):
         torch.accelerator.synchronize()
 

@@ -17,7 +17,9 @@ from support.device.plants import (
     work,
 )
 from support.device.trainings import DOORS, INIT_SCALE, STEPS
+from support.device.two_ranks import run_of
 from support.fits import Ran, read
+from support.loops import learn
 from torch import nn
 
 from trainperf.analysis.run.directory import Run
@@ -44,19 +46,6 @@ def report_of(run: Path) -> tuple[Summary, str]:
     """What was measured, and the text that a user sees."""
     summary = summarize(Run.open(run))
     return summary, as_text(run_document(summary))
-
-
-def value(summary: Summary, name: str) -> float:
-    """Of a reading that is there."""
-    found = summary.readings[name].value
-    assert found is not None, summary.readings[name]
-    return found
-
-
-def run_of(root: Path) -> Path:
-    """The directory that a training has left."""
-    (marked,) = root.rglob("steps-rank0.jsonl")
-    return marked.parent
 
 
 def assert_whole(ran: Ran) -> None:
@@ -92,8 +81,8 @@ def test_a_full_training_is_measured_and_waits_no_more_than_without_us(
     skipped = math.log2(INIT_SCALE / scale)
     assert sum(ran.fact("overflows")) == skipped > 0  # type: ignore[arg-type]
     summary, text = report_of(run_of(tmp_path / "True"))
-    assert value(summary, OVERFLOW_RATE) == pytest.approx(skipped / STEPS)
-    assert value(summary, HOST_BOUND_FRACTION) < 0.5
+    assert summary.value(OVERFLOW_RATE) == pytest.approx(skipped / STEPS)
+    assert summary.value(HOST_BOUND_FRACTION) < 0.5
     for part in ("forward", "backward", "optimizer", "device idle for", "overflow", "peak memory"):
         assert part in text, part
 
@@ -110,13 +99,7 @@ def loop(root: Path, loader: object, *, ms: float, **options: object) -> Path:
             with monitor.phase("forward"):
                 loss = model(rows).mean()
                 work(ms)
-            with monitor.phase("backward"):
-                loss.backward()
-            with monitor.phase("optimizer"):
-                optimizer.step()
-                optimizer.zero_grad()
-            monitor.end_step(loss)
-    assert monitor.run is not None
+            learn(monitor, optimizer, loss)
     return monitor.run
 
 
@@ -132,7 +115,7 @@ def test_copies_ahead_stall_the_device_where_they_take_longer_than_its_work(
     slow_copies(latency_ms=copy_ms)
     batches = [torch.ones(8, 4).pin_memory() for _ in range(40)]
     summary, text = report_of(loop(tmp_path, DevicePrefetcher(batches, device), ms=work_ms))
-    stalled = value(summary, DATA_STALL_FRACTION)
+    stalled = summary.value(DATA_STALL_FRACTION)
     assert stalled > 0.5 if exposed else stalled < 0.1
     assert "device idle for" in text
 
@@ -147,7 +130,7 @@ def test_copies_in_the_compute_stream_are_named_and_their_change_is_pinning(
     loader = torch.utils.data.DataLoader(torch.ones(800, 4), batch_size=8, pin_memory=False)
     summary, _ = report_of(loop(tmp_path, loader, ms=1.0))
     (found,) = (finding for finding in summary.findings if finding.id == "transfer")
-    assert value(summary, "h2d_s") >= 0.02
+    assert summary.value("h2d_s") >= 0.02
     assert [change.id for change in found.changes] == ["pin_memory"]
 
 
@@ -162,8 +145,6 @@ def test_a_fit_that_runs_out_of_memory_says_what_asked_for_how_much(
         loop(tmp_path, batches, ms=1.0, audit_at=4)
     run = run_of(tmp_path)
     ledger = read_documents(run).memory
-    assert ledger is not None
-    assert ledger.out_of_memory is not None
     assert ledger.parameters_bytes == 5 * 4
     assert ledger.activations_bytes is not None
     assert ledger.capacity_bytes == 64 << 20

@@ -13,9 +13,7 @@ from trainperf.reports.run.document import run_document
 @pytest.mark.parametrize("name", CASES)
 def test_the_text_report_is_the_one_that_was_read_and_approved(name: str, tmp_path: Path) -> None:
     """Every letter."""
-    expected = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
-
-    assert rendered(CASES[name](), tmp_path) == expected
+    assert rendered(CASES[name](), tmp_path) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", MARKDOWN)

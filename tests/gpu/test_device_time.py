@@ -66,8 +66,7 @@ class Moved(Model):
 
     def loss(self, batch: Any) -> torch.Tensor:
         """Of the small one."""
-        loss: torch.Tensor = self.layer(batch["x"]).mean()
-        return loss
+        return self.layer(batch["x"]).mean()
 
 
 @pytest.mark.first

@@ -76,8 +76,7 @@ def test_a_graph_is_captured_and_replayed_inside_a_measured_loop(mode: str, tmp_
                 graph.replay()
             return super().forward(rows)
 
-    ran = plain_loop(tmp_path, Captures(4, 1, device=DEVICE), Loader(60))
-    assert len(known(ran, "loss")) == 60
+    assert len(known(plain_loop(tmp_path, Captures(4, 1, device=DEVICE), Loader(60)), "loss")) == 60
     assert total.tolist() == [39.0] * 2
 
 

@@ -41,7 +41,6 @@ def test_the_peak_of_the_tensors_is_below_the_allocators() -> None:
 
     ledger = memory_ledger(model, step=lambda: model(rows).square().mean().backward())
 
-    assert ledger.peak_bytes is not None
     made = ledger.peak_bytes - ledger.parameters_bytes
     taken = backend().max_memory_allocated() - begun
     assert made <= taken

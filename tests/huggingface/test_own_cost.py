@@ -51,21 +51,18 @@ def test_what_runs_every_step_is_counted_as_ours(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A nap in it comes back as overhead, once it was timed; one in backward itself does not."""
-    plain = getattr(owner, name)
-    monkeypatch.setattr(owner, name, napping(plain) if name != "look" else dear)
+    monkeypatch.setattr(owner, name, napping(getattr(owner, name)) if name != "look" else dear)
     callback = quiet()
     model = Tiny()
     model.layer.weight.register_hook(lambda _: time.sleep(5 * NAP_S))
     training = trainer(tmp_path, callback, model=model, rows=Rows(200), max_steps=STEPS + 12)
     training.train()
 
-    assert callback.run is not None
     run = read(callback.run / "steps-rank0.jsonl")
     assert run.totals.faults == {}
     own = [step.facts["overhead_ns"] or 0 for step in run.steps[-8:]]
     assert min(own) >= 1e9 * NAP_S
-    backward_ns = [1e9 * seconds for seconds in run.phase_s("backward")[-8:]]
-    assert sorted(own)[4] < sorted(backward_ns)[4]
+    assert sorted(own)[4] < sorted([1e9 * seconds for seconds in run.phase_s("backward")[-8:]])[4]
     assert "backward" not in vars(training.accelerator)
     for phase in ("data_wait", "forward", "backward", "optimizer", "callbacks"):
         assert min(run.phase_s(phase)[-8:-1]) > 0, phase

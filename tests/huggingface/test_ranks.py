@@ -6,18 +6,23 @@ from statistics import median
 import pytest
 import torch.multiprocessing as mp
 from support.hugging_face_ranks import LATE_S, STEPS, train
-from support.loops import read
+from support.loops import Written, read
 from support.ranks import free_port
+
+
+def ranks_of(path: Path, *where: str) -> list[Written]:
+    """What two ranks of a training have left in their one run."""
+    mp.spawn(train, args=(path, free_port(), *where), nprocs=2)
+    (run,) = (path / "out").glob("trainperf*")
+    return [read(run / f"steps-rank{rank}.jsonl") for rank in range(2)]
 
 
 @pytest.mark.slow
 @pytest.mark.ddp
 def test_the_tail_is_measured_though_the_callback_is_given_the_model_alone(tmp_path: Path) -> None:
     """DDP is found around it; its own wait at the end of backward is part of backward."""
-    mp.spawn(train, args=(tmp_path, free_port()), nprocs=2)
+    ranks = ranks_of(tmp_path)
 
-    (run,) = (tmp_path / "out").glob("trainperf*")
-    ranks = [read(run / f"steps-rank{rank}.jsonl") for rank in range(2)]
     for rank, found in enumerate(ranks):
         assert (found.info.rank, found.info.world_size) == (rank, 2)
         assert [step.micro_batches for step in found.steps] == [2] * STEPS
@@ -36,10 +41,8 @@ def test_ranks_that_gather_their_token_counts_wait_for_a_late_loader_before_forw
     tmp_path: Path,
 ) -> None:
     """`average_tokens_across_devices`: a point where ranks meet, which is nobody's backward."""
-    mp.spawn(train, args=(tmp_path, free_port(), "loader"), nprocs=2)
+    fast, late = ranks_of(tmp_path, "loader")
 
-    (run,) = (tmp_path / "out").glob("trainperf*")
-    fast, late = (read(run / f"steps-rank{rank}.jsonl") for rank in range(2))
     assert fast.info.config["average_tokens_across_devices"] is True
     assert median(late.phase_s("data_wait")[1:-1]) > LATE_S
     assert median(fast.phase_s("data_wait")[1:-1]) < 0.5 * LATE_S
@@ -51,10 +54,8 @@ def test_ranks_that_gather_their_token_counts_wait_for_a_late_loader_before_forw
 @pytest.mark.ddp
 def test_a_rank_that_rank_0_loads_for_says_so(tmp_path: Path) -> None:
     """`dispatch_batches`: its own loader is never asked, and its wait is between two steps."""
-    mp.spawn(train, args=(tmp_path, free_port(), "stream"), nprocs=2)
+    first, other = ranks_of(tmp_path, "stream")
 
-    (run,) = (tmp_path / "out").glob("trainperf*")
-    first, other = (read(run / f"steps-rank{rank}.jsonl") for rank in range(2))
     assert "data_wait" not in first.totals.notes
     assert "dispatched by rank 0" in other.totals.notes["data_wait"]
     assert len(other.steps) == len(first.steps) == STEPS

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from weakref import WeakSet
 
 import pytest
 import torch
-from support.hugging_face import Rows, Tiny, quiet, trainer, written
+from support.hugging_face import Rows, Tiny, measured, quiet, trainer, written
 from support.loops import read
 from support.threads import one_thread
 from transformers import Trainer, TrainerCallback
@@ -55,24 +56,19 @@ class SlowLoss(Trainer):
 
 
 @pytest.mark.parametrize(
-    ("phase", "planted"),
+    ("phase", "events", "planted"),
     [
-        ("forward", {"kind": SlowLoss}),
-        ("callbacks", {"callbacks": ["on_log"], "logging_strategy": "steps", "logging_steps": 1}),
+        ("forward", [], {"kind": SlowLoss}),
+        ("callbacks", ["on_log"], {"logging_strategy": "steps", "logging_steps": 1}),
     ],
     ids=["loss", "logging"],
 )
 def test_a_planted_nap_comes_back_in_its_phase(
-    phase: str, planted: dict[str, Any], tmp_path: Path
+    phase: str, events: list[str], planted: dict[str, Any], tmp_path: Path
 ) -> None:
     """In each step, and in no other phase."""
-    callback = quiet()
-    options = dict(planted)
-    naps = [Napping(*options.pop("callbacks", ()))]
-    training = trainer(tmp_path, callback, *naps, **options)
-    training.train()
+    found = measured(tmp_path, Napping(*events), **planted)
 
-    found = written(callback)
     steps = slice(2, -1)  # the last waits for no further batch, the first for two
     assert min(found.phase_s(phase)[steps]) >= NAP_S
     others = {"data_wait", "forward", "backward", "optimizer", "callbacks", "loop"} - {phase}
@@ -82,18 +78,9 @@ def test_a_planted_nap_comes_back_in_its_phase(
 
 def test_an_evaluation_before_the_first_step_is_a_pause(tmp_path: Path) -> None:
     """`eval_on_start` announces nothing; transformers 5 has another one after the last step."""
-    callback = quiet()
-    training = trainer(
-        tmp_path,
-        callback,
-        evaluated=Rows(4),
-        eval_strategy="steps",
-        eval_steps=100,
-        eval_on_start=True,
-    )
-    training.train()
+    options = {"eval_strategy": "steps", "eval_steps": 100, "eval_on_start": True}
+    found = measured(tmp_path, evaluated=Rows(4), **options)
 
-    found = written(callback)
     places = [gap.after_step for gap in found.gaps if gap.gap == "validation"]
     assert places[0] == -1
     assert set(places) <= {-1, 11}
@@ -117,8 +104,8 @@ def test_what_an_evaluation_is_given_and_keeps_is_known(tmp_path: Path) -> None:
 def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
     """Bit for bit, also with dropout-like randomness in the sampler."""
     states = []
-    for measured in (False, True):
-        training = trainer(tmp_path, *([quiet()] if measured else []), seed=7)
+    for callbacks in ([], [quiet()]):
+        training = trainer(tmp_path, *callbacks, seed=7)
         training.train()
         states.append(training.model.state_dict())
 
@@ -129,8 +116,7 @@ def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
 def test_what_writes_for_tensorboard_ends_with_the_training(tmp_path: Path) -> None:
     """It has a thread of its own, besides the one of the Trainer's."""
     before = set(threading.enumerate())
-    callback = quiet()
-    trainer(tmp_path, callback, report_to="tensorboard").train()
+    trainer(tmp_path, quiet(), report_to="tensorboard").train()
 
     assert set(threading.enumerate()) <= before
     (events,) = {file.parent for file in tmp_path.rglob("events.out.tfevents.*")}
@@ -142,11 +128,9 @@ def test_what_cannot_be_looked_at_first_does_not_stop_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     """A Trainer writes with tensorboardX too, which PyTorch does not know."""
-
-    def fails(*_: object) -> None:
-        raise ImportError("no module named tensorboard")
-
-    monkeypatch.setattr(session, broken, fails)
+    monkeypatch.setattr(
+        session, broken, Mock(side_effect=ImportError("no module named tensorboard"))
+    )
     training = trainer(tmp_path, quiet())
     training.train()
 
@@ -216,7 +200,6 @@ def test_a_training_that_raised_leaves_no_hook_behind_its_trainer(tmp_path: Path
     gc.collect()
     after = hooks_of(model)
 
-    assert callback.training is not None
     callback.training.fit.end("interrupted")
     assert before > 0
     assert after == 0

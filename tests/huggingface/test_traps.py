@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import transformers
-from support.hugging_face import Rows, Tiny, quiet, trainer, written
+from support.hugging_face import Rows, Tiny, measured
 from support.threads import one_thread
 from transformers import Trainer
 
@@ -44,11 +44,9 @@ GROUPED: dict[str, Any] = (
 
 def test_a_sampler_that_reads_the_whole_dataset_first_is_startup(tmp_path: Path) -> None:
     """It is made before the Trainer's first event of the training."""
-    callback = quiet()
     rows = SlowLengths(40, lambda: time.sleep(NAP_S / 2))
-    trainer(tmp_path, callback, model=ReadsIds(), rows=rows, max_steps=3, **GROUPED).train()
+    steps = measured(tmp_path, model=ReadsIds(), rows=rows, max_steps=3, **GROUPED)
 
-    steps = written(callback)
     assert sum(steps.gap_s("startup")) >= 40 * NAP_S / 2
     assert max(steps.phase_s("data_wait")) < 40 * NAP_S / 2
 
@@ -62,10 +60,8 @@ def test_a_trainer_that_calls_backward_by_itself_is_told_apart(tmp_path: Path) -
             loss.backward()
             return loss.detach()
 
-    callback = quiet()
-    trainer(tmp_path, callback, kind=OwnBackward).train()
+    steps = measured(tmp_path, kind=OwnBackward)
 
-    steps = written(callback)
     assert "Accelerate" in steps.totals.notes["backward"]
     assert min(steps.phase_s("forward")) > 0
     assert set(steps.phase_s("backward")) == {0}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.fits import awake
 from support.hugging_face import Rows, quiet, trainer
 from support.trial_launch import launch_trials, trial_results
 from transformers import TrainerCallback
@@ -13,10 +14,6 @@ from transformers import TrainerCallback
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.launch_environment import TrialsOver
 from trainperf.trials import Trial
-
-
-def nothing() -> None:
-    """A change that changes nothing."""
 
 
 class Noting(TrainerCallback):
@@ -39,7 +36,6 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
         started = trainer(tmp_path, callback, *callbacks, **options)
         with pytest.raises(TrialsOver):
             started.train()
-        assert callback.training is not None
         callback.training.fit.end()
         assert callback.training.fit.guard.faults == {}
         return trial_results(callback.run or tmp_path)
@@ -65,8 +61,7 @@ def test_trials_go_on_past_the_end_of_the_training_and_leave_nothing(
     )
 
     assert results["no_callback_Noting"].pairs
-    kept = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert kept == []
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
     assert [path.name for path in (tmp_path / "tried").iterdir()] == ["trainperf"]
 
 
@@ -77,7 +72,7 @@ def test_a_change_is_compared_on_the_same_batches_though_one_is_held_ahead(
     """What changes nothing has the same loss to the last bit."""
     results = tried(
         "idle",
-        own=(Trial("idle", nothing, nothing),),
+        own=(Trial("idle", awake, awake),),
         rows=Rows(90),
         gradient_accumulation_steps=steps,
         num_train_epochs=2,

@@ -90,8 +90,7 @@ def test_what_was_planted_comes_back(name: str, tmp_path: Path) -> None:
         each: summary.ledger_s[each] for each in ledger
     }
     bounds = values | ledger
-    outside = {n: v for n, v in found.items() if not bounds[n][0] <= (v or -1) <= bounds[n][1]}
-    assert outside == {}
+    assert {n: v for n, v in found.items() if not bounds[n][0] <= (v or -1) <= bounds[n][1]} == {}
     per_s = TOKENS.get(name, 0) / sum(summary.phases_s().values())
     assert (summary.value("effective_tokens_per_s") or 0) == pytest.approx(per_s, rel=0.02)
     reading, why = REASONS.get(name, ("", ""))

@@ -187,14 +187,12 @@ def test_every_action_of_rich_fits_is_classified(tmp_path: Path) -> None:
     names |= announced(tmp_path, Manual(), MovingData())
     names |= announced(tmp_path, Failing(), Data())
     parsed = {Action.parse(name) for name in names}
-    found = {(a.kind, a.hook): role_of(a, overridden=True) for a in parsed}
-    assert found == CLASSIFIED
+    assert {(a.kind, a.hook): role_of(a, overridden=True) for a in parsed} == CLASSIFIED
 
 
 def test_no_entry_of_our_table_is_for_nothing() -> None:
     """Every line of it is the reason of some role above."""
-    announced_too = {*CLASSIFIED, *(("*", hook) for _, hook in CLASSIFIED)}
-    assert set(actions.ROLES) <= announced_too
+    assert set(actions.ROLES) <= {*CLASSIFIED, *(("*", hook) for _, hook in CLASSIFIED)}
 
 
 def test_a_hook_that_nobody_overrides_is_not_bracketed() -> None:

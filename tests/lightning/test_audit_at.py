@@ -18,7 +18,6 @@ def test_the_audit_sees_forward_backward_and_update_with_their_modules(tmp_path:
     trainer(tmp_path, TrainPerf(audit_at=3, report=False)).fit(Model(), Loader(6))
 
     audit = read_document(StepAudit, tmp_path / "trainperf")
-    assert audit is not None
     matmuls = [use for use in audit.operators if use.kind == "matmul"]
     assert [(use.part, use.module, use.flops) for use in matmuls] == [
         ("forward", "Model.layer", FORWARD),

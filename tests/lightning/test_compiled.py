@@ -1,6 +1,5 @@
 """`compile.json` of real fits: what was compiled in them, and nothing else."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.lightning import TrainPerf
 
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def _afresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_compiler")]
 
 
 class Growing(Model):
@@ -46,7 +38,6 @@ def test_a_compiled_part_of_a_module_is_accounted_for(tmp_path: Path) -> None:
 
     found = read_document(Compilation, trained(tmp_path, model))
 
-    assert found is not None
     assert found.graphs == 3
     assert [one.step for one in found.recompiled] == [2, 4]
     assert [one.step for one in found.steps] == [0, 2, 4]
@@ -59,7 +50,6 @@ def test_a_whole_compiled_module_is_accounted_for(tmp_path: Path) -> None:
 
     found = read_document(Compilation, trained(tmp_path, model))  # type: ignore[arg-type]
 
-    assert found is not None
     assert found.graphs >= 3
     assert {one.step for one in found.recompiled} >= {2, 4}
 

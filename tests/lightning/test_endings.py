@@ -5,8 +5,8 @@ import logging
 import signal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-import lightning.pytorch as pl
 import pytest
 from lightning.pytorch.callbacks import Callback
 from support.fits import Loader, Model, read, trainer
@@ -79,11 +79,7 @@ def test_a_logger_that_does_not_tell_its_directory_does_not_stop_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked before the fit begins, where nothing is measured yet."""
-
-    def broken(_: pl.Trainer) -> str:
-        raise LookupError("not logged in")
-
-    monkeypatch.setattr(session, "log_directory", broken)
+    monkeypatch.setattr(session, "log_directory", Mock(side_effect=LookupError("not logged in")))
     training = trainer(tmp_path, TrainPerf(report=False))
     with caplog.at_level(logging.WARNING, "trainperf"):
         training.fit(Model(), Loader(4))

@@ -25,7 +25,9 @@ from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.lightning.session import ITERATOR_TAKES_OVER
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*`dataloader_iter`.*")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*`dataloader_iter`.*", "ignore:train_dataloader yielded None"
+)
 
 
 class Several(Model):
@@ -52,15 +54,9 @@ def test_the_wait_for_several_loaders_is_all_data_wait(
     assert_comes_back(ran, Phase.DATA_WAIT, slept_ns)
 
 
-def test_accumulation_over_a_loader_of_unknown_length_steps_on_the_last_batch(
-    tmp_path: Path,
-) -> None:
-    """Seven batches in threes: the short last group is stepped and tagged, twice."""
-    loader = DataLoader(Stream(7), batch_size=None)
-    ran = fit(tmp_path, Model(), loader, accumulate_grad_batches=3, max_epochs=2)
-    assert ran.micro_batches() == [3, 3, 1, 3, 3, 1]
-    assert ran.tagged(Tag.PARTIAL_GROUP) == [2, 5]
-    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
+def unknown(batches: int) -> "DataLoader[torch.Tensor]":
+    """A loader of unknown length."""
+    return DataLoader(Stream(batches), batch_size=None)
 
 
 class Iterating(Model):
@@ -113,17 +109,7 @@ def test_work_around_the_fetch_in_such_a_training_step_is_forward_of_the_same_st
     """The step begins with `training_step`, not with the fetch inside it, and goes on after it."""
     sleeper, slow = Pause(), model()
     setattr(slow, where, sleeper)
-    ran = planted(tmp_path, slow, Loader(24))
-    assert_comes_back(ran, Phase.FORWARD, sleeper.slept_ns)
-
-
-def test_such_a_training_step_that_finds_no_batch_is_no_micro_batch(tmp_path: Path) -> None:
-    """In manual optimization Lightning takes the end of the loader for a batch like any other."""
-    loader = DataLoader(Stream(3), batch_size=None)
-    ran = fit(tmp_path, IteratingByHand(), loader, max_epochs=2)
-    assert ran.micro_batches() == [1] * 6
-    assert ran.tagged(Tag.PARTIAL_GROUP) == []
-    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
+    assert_comes_back(planted(tmp_path, slow, Loader(24)), Phase.FORWARD, sleeper.slept_ns)
 
 
 def test_such_a_training_step_says_that_the_transfer_cannot_be_measured(tmp_path: Path) -> None:
@@ -134,21 +120,10 @@ def test_such_a_training_step_says_that_the_transfer_cannot_be_measured(tmp_path
     assert ran.info.reasons["h2d_device_ns"] == ITERATOR_TAKES_OVER
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_such_a_training_step_accumulates_over_epochs_like_any_other(
-    tmp_path: Path, *, known: bool
-) -> None:
-    """Groups of two; of unknown length, the fetch that ends the epoch makes no step."""
-    loader = Loader(6) if known else DataLoader(Stream(6), batch_size=None)
-    ran = fit(tmp_path, Iterating(), loader, accumulate_grad_batches=2, max_epochs=2)
-    assert ran.micro_batches() == [2] * 6
-    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
-
-
 class Gappy(Loader):
     """Yields `None` for some batches."""
 
-    def __init__(self, pattern: str, slow: Pause) -> None:
+    def __init__(self, pattern: str, slow: Callable[[], None]) -> None:
         super().__init__(len(pattern), slow=slow)
         self.pattern = pattern
 
@@ -158,7 +133,6 @@ class Gappy(Loader):
             yield self.batch if letter == "x" else None
 
 
-@pytest.mark.filterwarnings("ignore:train_dataloader yielded None")
 def test_a_batch_of_none_is_no_micro_batch_and_its_wait_is_the_next_steps(tmp_path: Path) -> None:
     """Nothing runs on it; a step has waited for all it took to get a batch."""
     slow = Pause(0.003)
@@ -170,12 +144,35 @@ def test_a_batch_of_none_is_no_micro_batch_and_its_wait_is_the_next_steps(tmp_pa
     assert ran.gap_ns(Gap.EPOCH_BOUNDARY) == slept[7]
 
 
-@pytest.mark.filterwarnings("ignore:train_dataloader yielded None")
-def test_a_group_that_lost_a_micro_batch_to_none_is_tagged(tmp_path: Path) -> None:
-    """It did less work than its neighbours."""
-    ran = planted(tmp_path, Model(), Gappy("xx-xxx", Pause(0.0)), accumulate_grad_batches=2)
-    assert ran.micro_batches() == [2, 1, 2]
-    assert ran.tagged(Tag.PARTIAL_GROUP) == [1]
+@pytest.mark.parametrize(
+    ("model", "loader", "accumulate", "groups", "partial", "first"),
+    [
+        # Seven batches in threes: the short last group is stepped, twice.
+        (Model, unknown(7), 3, [3, 3, 1, 3, 3, 1], [2, 5], [0, 3]),
+        # In manual optimization Lightning takes the end of the loader for a batch like any other.
+        (IteratingByHand, unknown(3), 1, [1] * 6, [], [0, 3]),
+        (Iterating, Loader(6), 2, [2] * 6, [], [0, 3]),
+        # The fetch that ends the epoch makes no step.
+        (Iterating, unknown(6), 2, [2] * 6, [], [0, 3]),
+        # It did less work than its neighbours.
+        (Model, Gappy("xx-xxx", awake), 2, [2, 1, 2] * 2, [1, 4], [0, 3]),
+    ],
+    ids=["unknown length", "no batch", "own fetch", "own fetch, unknown length", "lost to none"],
+)
+def test_a_group_that_was_cut_short_is_tagged(
+    model: type[Model],
+    loader: object,
+    accumulate: int,
+    groups: list[int],
+    partial: list[int],
+    first: list[int],
+    tmp_path: Path,
+) -> None:
+    """In either of two epochs, the first group of which is tagged as well."""
+    ran = fit(tmp_path, model(), loader, accumulate_grad_batches=accumulate, max_epochs=2)
+    assert ran.micro_batches() == groups
+    assert ran.tagged(Tag.PARTIAL_GROUP) == partial
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == first
 
 
 def test_an_epoch_that_the_user_ends_early_has_no_step_for_the_batch_refused(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from support.fits import (
     At,
     Loader,
@@ -99,8 +100,7 @@ def test_accumulation_by_hand_is_seen_by_its_updates(tmp_path: Path, *, known: b
     """An update every third batch of seven: two whole steps, and one that was never completed."""
 
     def step(model: Manual, batch: Any, batch_idx: int) -> None:
-        (optimizer,) = [model.optimizers(use_pl_optimizer=known)]
-        optimizer = optimizer[0] if isinstance(optimizer, list) else optimizer
+        optimizer = model.optimizers(use_pl_optimizer=known)
         model.manual_backward(model.loss(batch))
         if batch_idx % 3 == 2:
             optimizer.step()
@@ -109,6 +109,20 @@ def test_accumulation_by_hand_is_seen_by_its_updates(tmp_path: Path, *, known: b
     ran = fit(tmp_path, Manual(step), Loader(7))
     assert ran.micro_batches() == [3, 3, 1]
     assert ran.tagged(Tag.PARTIAL_GROUP) == [2]
+
+
+def test_accumulation_that_changes_while_training_is_followed(tmp_path: Path) -> None:
+    """Groups of one, then of three, the last of them short; each loss is as it was returned."""
+
+    class Constant(Model):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return 0.0 * self.loss(batch) + float(batch_idx + 1)
+
+    schedule = GradientAccumulationScheduler({0: 1, 1: 3})
+    ran = fit(tmp_path, Constant(), Loader(4), schedule, max_epochs=2)
+    assert ran.micro_batches() == [1, 1, 1, 1, 3, 1]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [5]
+    assert ran.fact("loss") == [1.0, 2.0, 3.0, 4.0, 3.0, 4.0]
 
 
 def test_where_no_update_is_ever_seen_a_batch_is_a_step_and_the_run_says_so(

@@ -20,8 +20,6 @@ def test_the_scripts_own_callback_leads_that_of_trainperf_run(tmp_path: Path) ->
         def configure_callbacks(self) -> list[TrainPerf]:
             return [TrainPerf(report=False, meters=[Lines()], probes=[LineProbe()])]
 
-    training = trainer(tmp_path, AutoTrainPerf())
-    training.fit(Module(), Loader(8, batch=BATCH))
+    trainer(tmp_path, AutoTrainPerf()).fit(Module(), Loader(8, batch=BATCH))
 
-    ran = read(tmp_path / "trainperf")
-    assert ran.totals.readings["lines_of_batch"].value == 15
+    assert read(tmp_path / "trainperf").totals.readings["lines_of_batch"].value == 15

@@ -157,7 +157,6 @@ def test_a_relay_left_behind_is_unwrapped_not_wrapped(tmp_path: Path) -> None:
     training = trainer(tmp_path)
     before = training.profiler
     install(training, lambda _name: None)
-    relay = install(training, lambda _name: None)
-    assert relay.inner is before
+    assert install(training, lambda _name: None).inner is before
     restore(training)
     assert training.profiler is before

@@ -230,8 +230,6 @@ def test_a_hook_of_ours_that_fails_inside_the_optimizer_costs_its_measurement_on
             steps.append(1)
 
     model, steps = Overflowing(Odd), []
-    training = trainer(tmp_path, TrainPerf(report=False), **mixed(scaler()))
-    training.fit(model, Loader(BATCHES))
+    trainer(tmp_path, TrainPerf(report=False), **mixed(scaler())).fit(model, Loader(BATCHES))
     assert len(steps) == BATCHES - len(PLANTED)
-    ran = read(tmp_path / "trainperf")
-    assert ran.totals.faults == {"scaler": "LookupError: planted"}
+    assert read(tmp_path / "trainperf").totals.faults == {"scaler": "LookupError: planted"}

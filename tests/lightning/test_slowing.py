@@ -127,8 +127,8 @@ def test_a_log_file_that_is_appended_to_is_no_drift(tmp_path: Path) -> None:
             return loss
 
     logger = CSVLogger(tmp_path / "logs", flush_logs_every_n_steps=1)
-    summary = fitted(tmp_path / "run", OneName(), logger=logger)
 
+    summary = fitted(tmp_path / "run", OneName(), logger=logger)
     assert all(change.from_step for change in summary.long_term)
 
 

@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.tuner import Tuner
-from support.fits import Loader, Model, read, trainer
+from support.fits import Loader, Model, awake, read, trainer
 from support.trial_launch import launch_trials, trial_results
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -31,11 +31,7 @@ from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.training import Training
 
 
-def nothing() -> None:
-    """A change that changes nothing."""
-
-
-IDLE = Trial("idle", nothing, nothing)
+IDLE = Trial("idle", awake, awake)
 BRIEF = 0.005
 """Minutes: least for one trial, which always has its eight pairs."""
 
@@ -73,8 +69,7 @@ class Learner(pl.LightningModule):
 
 def rows_of(batch: Any) -> torch.Tensor:
     """The tensor in a batch of either kind of loader."""
-    rows: torch.Tensor = batch[0] if isinstance(batch, list | tuple) else batch
-    return rows
+    return batch[0] if isinstance(batch, list | tuple) else batch
 
 
 def data(rows: int = 96) -> TensorDataset:
@@ -137,8 +132,7 @@ class TrialRun:
         training = trainer(self.root, perf, *callbacks, **options)
         with pytest.raises(TrialsOver):
             training.fit(model, batches, validation_of(model))
-        ran = read(self.directory)
-        assert not ran.totals.faults
+        assert not read(self.directory).totals.faults
         return training
 
 
@@ -457,9 +451,7 @@ def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
         return mutable.mute, mutable.unmute
 
     def shown(training: "pl.Trainer", model: Learner) -> bool:
-        bar = training.progress_bar_callback
-        assert isinstance(bar, TQDMProgressBar)
-        return bar.is_enabled
+        return training.progress_bar_callback.is_enabled
 
     bar = TQDMProgressBar() if shows else HiddenBar()
     looks = switched(process, silence, shown, bar, enable_progress_bar=True)
@@ -485,9 +477,6 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(process: TrialRu
 
     assert set(looks.during) == {"DummyLogger"}
     assert set(looks.otherwise) == {"CSVLogger"}
-
-
-# -- what comes back ------------------------------------------------------------------------------
 
 
 # -- a run that is started for its trials ---------------------------------------------------------

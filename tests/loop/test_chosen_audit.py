@@ -2,9 +2,10 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -66,7 +67,6 @@ class Trained:
     @property
     def audit(self) -> StepAudit | None:
         """What it has left."""
-        assert self.monitor.run is not None
         return read_document(StepAudit, self.monitor.run)
 
     @property
@@ -82,7 +82,6 @@ class Trained:
     @property
     def traces(self) -> list[str]:
         """Captures, and what was read of them."""
-        assert self.monitor.run is not None
         folder = self.monitor.run / "traces"
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
@@ -98,10 +97,8 @@ def test_an_ordinary_step_is_audited_once_the_warm_up_is_probably_over(
     """Not the first one of an epoch, unless there is no other."""
     trained = Trained(tmp_path)(steps, epochs)
 
-    assert trained.audit is not None
     assert trained.audit.step == audited
-    tagged = [step.index for step in trained.records.steps if step.tags & Tag.AUDITED]
-    assert tagged == [audited]
+    assert [step.index for step in trained.records.steps if step.tags & Tag.AUDITED] == [audited]
     assert trained.note.startswith(f"step {audited} was audited, which made it take ")
 
 
@@ -119,13 +116,11 @@ def test_a_step_amid_which_the_loop_validates_is_not_chosen(tmp_path: Path) -> N
             if trained.monitor.monitor.recorder.index == 12:
                 with trained.monitor.phase("validation"):
                     self.layer(x)
-            given: torch.Tensor = self.layer(x)
-            return given
+            return self.layer(x)
 
     trained.model = Validates()
     trained()
 
-    assert trained.audit is not None
     assert trained.audit.step == 13
 
 
@@ -161,8 +156,7 @@ def test_a_compiled_model_is_captured_and_not_run_uncompiled(
     assert looked.audit is None
     assert looked.note.endswith("uncompiled; step 14 was captured instead")
     assert [name.split(".")[1] for name in looked.traces] == ["analysis", "trace"]
-    tagged = [step.index for step in looked.records.steps if step.tags & Tag.PROFILED]
-    assert tagged == [13, 14, 15]
+    assert [step.index for step in looked.records.steps if step.tags & Tag.PROFILED] == [13, 14, 15]
     assert looked.records.totals.faults == {}
 
 
@@ -206,10 +200,9 @@ def test_a_fault_of_the_audit_is_not_the_trainings(
     """The training goes on as it would, and the report says what was switched off."""
     plain = Trained(tmp_path / "plain")().losses
 
-    def broken(*_: object) -> Iterator[object]:
-        raise RuntimeError("ours")
-
-    monkeypatch.setattr("trainperf.audit.dispatch_mode.accesses_of", broken)
+    monkeypatch.setattr(
+        "trainperf.audit.dispatch_mode.accesses_of", Mock(side_effect=RuntimeError("ours"))
+    )
     trained = Trained(tmp_path / "broken")()
 
     assert trained.losses == plain
@@ -260,7 +253,6 @@ def test_options_of_the_command_reach_a_monitor_of_the_scripts_own(
     trained = Trained(Path("runs"))(rows=DataLoader(rows, batch_size=2))
 
     assert trained.monitor.run == tmp_path / "out" / "trainperf"
-    assert trained.audit is not None
     assert trained.audit.step == 3
 
 
@@ -278,6 +270,5 @@ def test_what_the_script_chooses_is_kept_and_the_command_is_told(
     trained(8)
 
     assert trained.monitor.run == tmp_path / "own" / "trainperf"
-    assert trained.audit is not None
     assert trained.audit.step == 5
     assert signals_in(words) == {LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT}

@@ -44,8 +44,7 @@ class Plain(nn.Module):
         """The answer."""
         self.clock.advance(ns=ANSWER_NS)
         hidden: Tensor = self.drop(self.norm(self.first(x)).relu())
-        answer: Tensor = self.last(self.between(hidden))
-        return answer
+        return self.last(self.between(hidden))
 
     def between(self, hidden: Tensor) -> Tensor:
         """Nothing, where nothing is planted."""
@@ -69,8 +68,7 @@ class LeftOn(Plain):
 
     def between(self, hidden: Tensor) -> Tensor:
         """Drop."""
-        dropped: Tensor = self.part(hidden)
-        return dropped
+        return self.part(hidden)
 
 
 def answered(
@@ -104,7 +102,6 @@ def answered(
 
 def summary_of(monitor: LoopMonitor) -> Summary:
     """What is said of it."""
-    assert monitor.run is not None
     return examine(Run.open(monitor.run)).summary
 
 
@@ -147,7 +144,6 @@ WORDS = ("loss", "optimizer", "overflow", "backward", "gradient", "training", "u
 def test_no_report_of_an_inference_loop_speaks_of_training(tmp_path: Path) -> None:
     """Terminal, its tables, markdown, and the doctor."""
     monitor = answered(tmp_path, audit=True)
-    assert monitor.run is not None
     evidence = examine(Run.open(monitor.run))
     summary = evidence.summary
     parts = run_document(summary)
@@ -157,8 +153,7 @@ def test_no_report_of_an_inference_loop_speaks_of_training(tmp_path: Path) -> No
     found = {word for words in shown for word in WORDS if word in words.lower()}
 
     assert found == set()
-    first = render(summary).splitlines()[0]
-    assert " · inference · " in first
+    assert " · inference · " in render(summary).splitlines()[0]
     assert "615 requests/s · 76.9 batches/s" in shown[0]
     assert "latency p50 10.0 ms · p95 10.0 ms · p99 10.0 ms" in shown[0]
     assert "inference" in page(load_page_data(Run.open(monitor.run)))
@@ -171,7 +166,6 @@ def test_a_healthy_loop_has_no_finding_about_its_answers(tmp_path: Path) -> None
     assert not wrong & ids(healthy)
     assert not wrong & ids(answered(tmp_path / "no_grad", around=torch.no_grad()))
 
-    assert healthy.run is not None
     checks = examined(Case(facts=examine(Run.open(healthy.run)))).checks
     (answers,) = [check for check in checks if check.id == "answers"]
     assert answers.status == "pass"
@@ -211,7 +205,6 @@ def test_gradients_left_on_are_found_with_what_they_keep(tmp_path: Path) -> None
     assert config["answer_graph_nodes"] == 6
     floats = BATCH * 16 + 3 * BATCH * 16  # the request; what norm, relu and the last layer keep
     kept = config["answer_graph_bytes"]
-    assert isinstance(kept, int)
     assert BATCH * 16 * 4 <= kept <= 2 * floats * 4
     assert "6 nodes per batch" in finding.evidence[0]
     assert finding.gain_upper_bound is None
@@ -324,9 +317,7 @@ def test_flops_of_an_answer_are_those_of_forward_alone(tmp_path: Path) -> None:
     """Two per weight and request, under inference_mode too, where torch decomposes nothing."""
     for name, around in (("no_grad", torch.no_grad()), ("inference", torch.inference_mode())):
         monitor = answered(tmp_path / name, around=around, audit=True)
-        assert monitor.run is not None
         audit = examine(Run.open(monitor.run)).documents.audit
-        assert audit is not None
         products = sum(use.matmul_flops for use in audit.operators)
         assert products == 2 * BATCH * (16 * 16 + 16 * 4), name
         assert {use.part for use in audit.operators} <= {"forward", "other"}, name

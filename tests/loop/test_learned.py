@@ -26,7 +26,6 @@ def trained(
 
 def config(monitor: LoopMonitor) -> dict[str, object]:
     """The configuration as comparisons and reports see it."""
-    assert monitor.run is not None
     return dict(summarize(Run.open(monitor.run)).run.config)
 
 

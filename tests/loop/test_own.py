@@ -14,7 +14,7 @@ import pytest
 import torch
 from support.loops import quiet, stepped
 from support.memory_sink import MemorySink
-from support.own import BrokenMeter, BrokenProbe, BrokenSink, ForwardShare, Keeper, LineProbe, Lines
+from support.own import BrokenMeter, BrokenProbe, BrokenSink, ForwardShare, LineProbe, Lines
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -45,11 +45,7 @@ def trained(path: Path | None, **own: object) -> LoopMonitor:
 
 def summary(monitor: LoopMonitor) -> dict[str, dict[str, object]]:
     """The readings in `summary.json`."""
-    assert monitor.run is not None
-    readings: dict[str, dict[str, object]] = json.loads(
-        (monitor.run / "summary.json").read_text(encoding="utf-8")
-    )["readings"]
-    return readings
+    return json.loads((monitor.run / "summary.json").read_text(encoding="utf-8"))["readings"]
 
 
 def test_a_meter_on_known_facts_reaches_the_writer_and_the_summary(tmp_path: Path) -> None:
@@ -68,11 +64,11 @@ def test_a_meter_on_known_facts_reaches_the_writer_and_the_summary(tmp_path: Pat
 
 def test_a_probe_feeds_a_new_column_and_a_meter_reads_it(tmp_path: Path) -> None:
     """Mean of 10 and 20; the column is in every step."""
-    keeper = Keeper()
+    keeper = MemorySink()
     monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()], sinks=[keeper])
 
     assert keeper.info.columns[-1] == "lines"
-    assert [row[-1] for row in keeper.steps] == [10.0, 20.0] * 5
+    assert [row[-1] for row in keeper.step_rows] == [10.0, 20.0] * 5
     found = summary(monitor)["lines_of_batch"]
     assert (found["value"], found["unit"], found["n"]) == (15.0, "1", 10)
     assert (found["title"], found["better"]) == ("lines per batch", "higher")
@@ -127,17 +123,16 @@ def test_a_fault_switches_off_that_part_only_and_is_reported(
     own: dict[str, object], part: str, tmp_path: Path
 ) -> None:
     """All ten steps are there, and so are the other readings."""
-    keeper = Keeper()
+    keeper = MemorySink()
     monitor = trained(tmp_path, **{**own, "sinks": [*own.get("sinks", []), keeper]})  # type: ignore[misc]
 
     assert list(monitor.monitor.guard.faults) == [part]
-    assert len(keeper.steps) == 10
-    assert keeper.shown["forward_fraction"].value == 0.75
+    assert len(keeper.step_rows) == 10
+    assert keeper.shown[-1][1]["forward_fraction"].value == 0.75
     found = summary(monitor)
     assert found["forward_fraction"]["value"] == 0.75
     for name in {"broken_meter", "lines_of_batch"} & found.keys():
         assert part in str(found[name]["reason"])
-    assert monitor.run is not None
     assert part in (monitor.run / "report.html").read_text(encoding="utf-8")
 
 
@@ -149,7 +144,6 @@ class Feeds(LineProbe):
 
     def micro_batch(self, batch: object, loss: object) -> None:
         """Feed it."""
-        assert self.recorder.draft is not None
         self.recorder.draft.facts["lines"] = self.value  # type: ignore[assignment]
 
 
@@ -187,9 +181,7 @@ def test_numbers_of_numpy_are_numbers(number: object, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_is_not_measured(number: float, tmp_path: Path) -> None:
     """JSON has none; a line with one could not be read back, and all it says would be lost."""
-    monitor = trained(tmp_path, meters=[Lines(), Gives(number)], probes=[Feeds(number)])
-
-    readings = summary(monitor)
+    readings = summary(trained(tmp_path, meters=[Lines(), Gives(number)], probes=[Feeds(number)]))
     assert readings["lines_of_batch"]["value"] is None
     assert readings["given"]["value"] is None
     assert str(number) in str(readings["given"]["reason"])
@@ -218,7 +210,6 @@ def test_what_is_no_number_or_text_costs_that_part_only(
 
     assert list(monitor.monitor.guard.faults) == [part]
     assert summary(monitor)["first_step_s"]["value"] == pytest.approx(0.004, rel=0.01)
-    assert monitor.run is not None
     assert part in (monitor.run / "report.html").read_text(encoding="utf-8")
 
 
@@ -227,7 +218,6 @@ def test_objects_that_a_probe_notes_are_written_as_texts(tmp_path: Path) -> None
     monitor = trained(tmp_path, probes=[Says("config", {"lines_of": Path("a"), "n": np.int64(2)})])
 
     assert monitor.monitor.guard.faults == {}
-    assert monitor.run is not None
     text = (monitor.run / "steps-rank0.jsonl").read_text(encoding="utf-8")
     assert '"lines_of":"a"' in text
 
@@ -235,7 +225,7 @@ def test_objects_that_a_probe_notes_are_written_as_texts(tmp_path: Path) -> None
 def test_a_sink_cannot_change_what_the_meters_see(tmp_path: Path) -> None:
     """It gets a sequence that refuses."""
 
-    class Clears(Keeper):
+    class Clears(MemorySink):
         name = "clears"
 
         def rows(self, rows: Sequence[Row]) -> None:
@@ -332,7 +322,6 @@ def test_a_phase_has_a_name_of_the_loops_own(tmp_path: Path) -> None:
         clock.advance(ms=4)
 
     stepped(monitor, [torch.ones(1)] * 60, act)
-    assert monitor.run is not None
     found = summarize(Run.open(monitor.run))
 
     spent_ms = {name: round(spent_s * 1e3, 6) for name, spent_s in found.phases_s().items()}
@@ -360,7 +349,6 @@ def test_a_phase_of_ones_own_in_a_step_that_was_none_is_the_gaps(tmp_path: Path)
         break
     monitor.close()
 
-    assert monitor.run is not None
     found = summarize(Run.open(monitor.run))
     assert sum(found.ledger_s.values()) == pytest.approx(found.run.fit_s)
     assert found.named_phases == {}
@@ -384,7 +372,6 @@ def test_a_phase_of_ones_own_on_another_thread_is_none_of_the_loops(tmp_path: Pa
             clock.advance(ms=1)
 
     stepped(monitor, [torch.ones(1)] * 60, act)
-    assert monitor.run is not None
     found = summarize(Run.open(monitor.run))
 
     assert found.phases_s()["forward"] == pytest.approx(0.003)
@@ -401,7 +388,6 @@ def test_a_phase_around_a_whole_epoch_takes_none_of_its_steps(tmp_path: Path, na
                 monitor.end_step()
     monitor.close()
 
-    assert monitor.run is not None
     assert summarize(Run.open(monitor.run)).run.steps == 6
 
 
@@ -422,8 +408,6 @@ def test_answers_are_numbers_of_python(tmp_path: Path) -> None:
     stepped(monitor, [torch.ones(1)] * 60, act)
     with pytest.raises(ConfigError, match="tolist"):
         monitor.answers(torch.ones(1))  # type: ignore[arg-type]
-    assert monitor.run is not None
     found = summarize(Run.open(monitor.run)).answers
 
-    assert found is not None
     assert (found.tokens, found.longest, found.useless) == (9, 6, None)

@@ -18,7 +18,6 @@ def on_device() -> tuple[DeviceFit, PhaseContexts]:
 def marked(fit: DeviceFit) -> list[Mark]:
     """Marks in the open step."""
     draft = fit.monitor.recorder.draft
-    assert draft is not None
     return [Mark(mark) for mark, _ in draft.marks]
 
 

@@ -84,7 +84,6 @@ def test_a_monitor_that_was_not_closed_is_closed_at_exit(
 def test_a_killed_process_has_written_whole_lines(start: Start, tmp_path: Path) -> None:
     """Everything up to the last flush, and five hundred steps are the most that wait for one."""
     process = start("print('now', flush=True); import time; time.sleep(60)", steps=1000)
-    assert process.stdout is not None
     said = iter(process.stdout)
     while next(said).strip() != "now":  # the first answer may come before it
         pass
@@ -111,8 +110,7 @@ def test_a_first_answer_comes_when_the_warm_up_is_over(
         with monitor.phase("forward"):
             clock.advance(ms=20)
         monitor.end_step()
-        said = capsys.readouterr().out
-        assert ("warm-up over, step time 20" in said) == (number == 20), number
+        assert ("warm-up over, step time 20" in capsys.readouterr().out) == (number == 20), number
     monitor.close()
 
     report = capsys.readouterr().out
@@ -132,7 +130,6 @@ def test_spawned_ranks_on_one_cpu_are_told_that_they_are_too_many(
 
     (run,) = (tmp_path / "runs").iterdir()
     summary = examine(Run.open(run)).summary
-    assert summary.host is not None
     assert (summary.host.ranks, summary.host.cpus_per_rank) == (ranks, 1 / ranks)
     told = [finding for finding in summary.findings if finding.id == "oversubscription"]
     assert bool(told) is fires

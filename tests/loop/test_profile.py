@@ -41,8 +41,7 @@ def test_a_plain_loop_is_traced_as_planned(tmp_path: Path) -> None:
     assert trace.steps() == [4, 5]
     assert trace.phases(4) == ["data_wait", "forward", "callbacks", "loop"]
     found = written(monitor)
-    tagged = [step.index for step in found.steps if step.tags & Tag.PROFILED]
-    assert tagged == [3, 4, 5, 6]
+    assert [step.index for step in found.steps if step.tags & Tag.PROFILED] == [3, 4, 5, 6]
     assert found.gap_s(Gap.PROFILER_DUMP.label)
     assert found.totals.faults == {}
     assert not torch_profiles()

@@ -39,9 +39,7 @@ def run_steps(monitor: LoopMonitor, number: int) -> list[bool]:
 def test_nothing_is_timed_any_more_once_it_is_clear_what_it_costs(tmp_path: Path) -> None:
     """The first step has none before it whose switches are known."""
     with quiet(tmp_path, machine=False) as monitor:
-        timed = run_steps(monitor, STEPS + 10)
-
-        assert timed == [True] * (STEPS + 1) + [False] * 9
+        assert run_steps(monitor, STEPS + 10) == [True] * (STEPS + 1) + [False] * 9
 
 
 def test_what_the_monitor_takes_in_its_place_is_what_it_is_said_to_cost(
@@ -64,8 +62,6 @@ def test_what_the_monitor_takes_in_its_place_is_what_it_is_said_to_cost(
 
     summary = summarize(Run.open(monitor.run or tmp_path))
     cost_s, step_s = summary.value(OVERHEAD_S), summary.value(STEP_MEAN_S)
-    assert cost_s is not None
-    assert step_s is not None
     assert 0.004 <= cost_s < 1.2 * step_s
 
 

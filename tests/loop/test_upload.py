@@ -103,9 +103,7 @@ def test_a_run_that_could_not_be_uploaded_is_kept_and_uploaded_later(
         monitor = trained(base, before_end=object_store.stop)
 
     kept = monitor.run
-    assert kept is not None
     url = spool.url_of(kept)
-    assert url is not None
     (warning,) = [record.message for record in caplog.records]
     assert f"kept in {kept}; upload it with `trainperf merge {kept} --out {url}`" in warning
     assert warning.removeprefix("trainperf: ") in summarize(Run.open(kept)).warnings
@@ -114,9 +112,8 @@ def test_a_run_that_could_not_be_uploaded_is_kept_and_uploaded_later(
 
     object_store.restart()
     monkeypatch.setattr(sys, "argv", ["trainperf", "merge", str(kept), "--out", str(url)])
-    code = main()
 
-    assert code == 0
+    assert main() == 0
     assert capsys.readouterr().out.endswith(f"{url}\n")
     assert summarize(Run.open(url)).run.steps == 30
     assert summarize(Run.open(kept)).warnings == ()
@@ -136,7 +133,6 @@ def test_a_process_that_uploads_no_more_costs_only_the_upload(
     with caplog.at_level(logging.WARNING, "trainperf"):
         monitor.close()
 
-    assert monitor.run is not None
     assert summarize(Run.open(monitor.run)).run.steps == 30
     (warning,) = [record.message for record in caplog.records]
     assert f"kept in {monitor.run}" in warning

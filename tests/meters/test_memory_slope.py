@@ -23,5 +23,4 @@ def test_device_and_process_are_not_mixed_where_some_steps_know_only_one(size: i
     for begin in range(0, 400, size):
         fold.observe(whole.select(np.arange(begin, min(begin + size, 400))))
 
-    trend = fold.reductions["memory_slope_bytes_per_step"]
-    assert trend.value() == pytest.approx(1.0)
+    assert fold.reductions["memory_slope_bytes_per_step"].value() == pytest.approx(1.0)

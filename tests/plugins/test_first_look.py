@@ -135,7 +135,6 @@ def test_the_operators_of_one_step_are_in_the_first_run(script: str, tmp_path: P
     run, note = looked(script, tmp_path)
 
     audit = read_document(StepAudit, run)
-    assert audit is not None
     assert audit.step == 12
     assert {use.part for use in audit.operators} == {"forward", "backward", "optimizer"}
     assert note.startswith("step 12 was audited")
@@ -147,7 +146,6 @@ def test_what_checkpointing_repeats_is_told_apart(reentrant: bool, tmp_path: Pat
     run, _ = looked(CHECKPOINTED.format(reentrant), tmp_path)
 
     audit = read_document(StepAudit, run)
-    assert audit is not None
     assert "recompute" in {use.part for use in audit.operators}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.fits import awake
 from support.frozen import frozen
 from support.outside import hearing, network, updates, written
 from support.threads import one_thread
@@ -42,15 +43,11 @@ def nap() -> None:
     time.sleep(NAP_S)
 
 
-def nothing() -> None:
-    """Plant nothing."""
-
-
 def train(
     model: nn.Module,
     steps: int = 12,
     *,
-    before: Callable[[], object] = nothing,
+    before: Callable[[], object] = awake,
     accumulated: int = 1,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> None:
@@ -77,8 +74,7 @@ class Napping(nn.Module):
         """A layer."""
         if self.where == "forward":
             nap()
-        out: Tensor = self.layer(x)
-        return out
+        return self.layer(x)
 
 
 def test_a_step_is_an_update_and_the_first_begins_the_recording(
@@ -318,7 +314,6 @@ def test_changes_are_tried_from_outside_and_unmade(tmp_path: Path) -> None:
         train(model, 100_000, optimizer=optimizer)
 
     document = read_document(Trials, tmp_path / "trainperf")
-    assert document is not None
     assert document.trying == ""
     results = {trial.id: trial for trial in document.trials}
     assert results["optimizer_foreach"].pairs > 0

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -251,11 +252,7 @@ def test_nothing_is_left_behind(
         script.step(next(batches))
     assert "trainperf" in listened()
     if ends == "with a fault":
-
-        def failing(*_: object) -> None:
-            raise ValueError
-
-        monkeypatch.setattr(Recorder, "enter", failing)
+        monkeypatch.setattr(Recorder, "enter", Mock(side_effect=ValueError))
         script.step(next(batches))
     else:
         updates.end()
@@ -271,6 +268,5 @@ def test_a_second_recording_hears_its_own_loader(updates: ProcessUpdates, tmp_pa
         epochs(Script())
 
     for number in range(2):
-        run = written(updates, tmp_path, number)
-        assert run.totals.notes["data_wait"] == LOADER_HEARD
+        assert written(updates, tmp_path, number).totals.notes["data_wait"] == LOADER_HEARD
     assert listened() == before

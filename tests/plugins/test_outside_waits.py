@@ -1,6 +1,5 @@
 """How waits of a loop are divided, by when a loader is asked and answers; on a clock of our own."""
 
-from collections.abc import Callable
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -60,6 +59,15 @@ class Loop:
         self.waits.begin_step()
         self.waiting = True
 
+    def step(self, before: int = 0, *, fetch: int = 0, after: int = 0, forward: int = 0) -> None:
+        """One forward and its update, with a batch where that takes time, and code around it."""
+        self.spend(before)
+        if fetch:
+            self.fetch(fetch)
+        self.spend(after)
+        self.forward(forward)
+        self.update()
+
     def evaluate(self, ns: int) -> None:
         """Between two steps."""
         self.waits.validate()
@@ -85,12 +93,8 @@ def loop() -> Loop:
 
 def test_a_pause_in_the_loops_own_code_is_other_and_a_slow_loader_is_data_wait(loop: Loop) -> None:
     """In each step by itself, also in the first, of which nobody knew that it would be heard."""
-    for step in range(3):
-        loop.spend(5)  # logging, and zero_grad
-        loop.fetch(20 + step)
-        loop.spend(7)  # a copy to the device
-        loop.forward(2)
-        loop.update()
+    for step in range(3):  # logging and zero_grad before, a copy to the device after it
+        loop.step(5, fetch=20 + step, after=7, forward=2)
 
     assert [loop.phases_ns(step) for step in range(3)] == [
         {"data_wait": 20 + step, "forward": 2, "other": 12} for step in range(3)
@@ -101,9 +105,7 @@ def test_a_pause_in_the_loops_own_code_is_other_and_a_slow_loader_is_data_wait(l
 def test_where_no_loader_is_heard_all_from_update_to_forward_is_data_wait(loop: Loop) -> None:
     """As without anything that listens."""
     for _ in range(3):
-        loop.spend(25)
-        loop.forward(2)
-        loop.update()
+        loop.step(25, forward=2)
 
     assert [loop.phases_ns(step) for step in range(3)] == 3 * [{"data_wait": 25, "forward": 2}]
     assert loop.waits.coarse()
@@ -114,14 +116,8 @@ def test_a_loader_that_is_heard_no_more_leaves_it_coarse(loop: Loop) -> None:
 
     The first one may have what it trains on from the step before.
     """
-    for step in range(6):
-        loop.spend(5)
-        if step < 2:
-            loop.fetch(20)
-        else:
-            loop.spend(20)
-        loop.forward()
-        loop.update()
+    for fetch in (20, 20, 0, 0, 0, 0):
+        loop.step(25 - fetch, fetch=fetch)
 
     data_wait = [loop.phases_ns(step).get("data_wait", 0) for step in range(6)]
     assert data_wait == [20, 20, 0, 25, 25, 25]
@@ -131,9 +127,7 @@ def test_a_loader_that_is_heard_no_more_leaves_it_coarse(loop: Loop) -> None:
 
 def test_what_is_sampled_meanwhile_is_in_the_phase_that_it_is_counted_in(loop: Loop) -> None:
     """Lines are sampled with the current phase: a pause is other while it lasts."""
-    loop.fetch(20)
-    loop.forward()
-    loop.update()
+    loop.step(fetch=20)
 
     assert loop.recorder.slot == Phase.OTHER
     loop.waits.begins()
@@ -198,14 +192,9 @@ def test_a_batch_that_is_fetched_ahead_is_data_wait_of_the_step_it_delays(loop: 
 
 def test_the_end_of_an_epoch_is_the_loops_own_code(loop: Loop) -> None:
     """A loader that has no batch any more does not answer."""
-    loop.fetch(20)
-    loop.forward()
-    loop.update()
+    loop.step(fetch=20)
     loop.waits.begins()
-    loop.spend(1000)  # it raised StopIteration: a checkpoint, say
-    loop.fetch(30)
-    loop.forward()
-    loop.update()
+    loop.step(1000, fetch=30)  # it raised StopIteration: a checkpoint, say
 
     assert loop.phases_ns() == {"data_wait": 30, "other": 1000}
 
@@ -214,21 +203,15 @@ def test_the_end_of_an_epoch_is_the_loops_own_code(loop: Loop) -> None:
 def test_a_validation_takes_its_batches_with_it(loop: Loop, *, usual: bool) -> None:
     """Between steps it is a gap from the update on, as long as it is."""
     if usual:
-        loop.fetch(20)
-        loop.forward()
-        loop.update()
+        loop.step(fetch=20)
     begun_ns = loop.now_ns
     loop.spend(5)
     loop.fetch(40)
     loop.evaluate(100)
     loop.fetch(30)
     loop.recorder.rest(Phase.OTHER)
-    loop.forward(2)
-    loop.update()
-
-    loop.spend(25)
-    loop.forward(2)
-    loop.update()
+    loop.step(forward=2)
+    loop.step(25, forward=2)
 
     (gap,) = [gap for gap in loop.recorder.gaps if gap.gap == Gap.VALIDATION.label]
     assert (gap.start_ns, gap.duration_ns) == (begun_ns, 175)
@@ -263,8 +246,7 @@ def test_a_loader_in_another_thread_is_not_waited_for(loop: Loop) -> None:
     thread = Thread(target=fetch)
     thread.start()
     thread.join()
-    loop.forward()
-    loop.update()
+    loop.step()
 
     assert loop.waits.coarse()
     assert loop.phases_ns() == {"data_wait": 20}
@@ -272,17 +254,13 @@ def test_a_loader_in_another_thread_is_not_waited_for(loop: Loop) -> None:
 
 @pytest.mark.parametrize(
     ("wait", "kind", "note"),
-    [(Loop.fetch, "outside, loader heard", LOADER_HEARD), (Loop.spend, "outside", COARSE)],
+    [("fetch", "outside, loader heard", LOADER_HEARD), ("before", "outside", COARSE)],
     ids=["heard", "not heard"],
 )
-def test_a_recording_says_which_it_was(
-    wait: Callable[[Loop, int], None], kind: str, note: str, loop: Loop
-) -> None:
+def test_a_recording_says_which_it_was(wait: str, kind: str, note: str, loop: Loop) -> None:
     """In its configuration, and in the words of the report."""
     for _ in range(3):
-        wait(loop, 20)
-        loop.forward()
-        loop.update()
+        loop.step(**{wait: 20})
 
     assert told(loop).config()["loop"] == kind
     assert told(loop).notes()["data_wait"] == note

@@ -81,9 +81,7 @@ def test_timing_can_be_left_out(pytester: pytest.Pytester) -> None:
     """A shared CI machine is no stopwatch."""
     pytester.makepyfile(test_project=TESTS)
 
-    result = run(pytester, "-m", "not smoke_timing", "-k", "time or stays")
-
-    result.assert_outcomes(passed=1)
+    run(pytester, "-m", "not smoke_timing", "-k", "time or stays").assert_outcomes(passed=1)
 
 
 def test_the_entry_point_names_the_plugin() -> None:

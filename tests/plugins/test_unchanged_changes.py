@@ -1,13 +1,12 @@
 """Changes of scripts that name trainperf nowhere: proved by `prove`, tried by `try`."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import typed
 
 
 MODEL = """
@@ -66,28 +65,14 @@ SCRIPTS = pytest.mark.parametrize("loop", [PLAIN, HUGGING_FACE], ids=["plain", "
 
 def written(place: Path, loop: str, steps: int = 60) -> None:
     """The script, as its author wrote it."""
-    text = MODEL.replace("STEPS", str(steps)) + loop
-    (place / "train.py").write_text(text, encoding="utf-8")
-
-
-def command(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The command as a user types it."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", *arguments],
-        cwd=place,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=240,
-    )
+    (place / "train.py").write_text(MODEL.replace("STEPS", str(steps)) + loop, encoding="utf-8")
 
 
 def proved(place: Path, before: str, after: str) -> tuple[int, dict[str, Any]]:
     """Exit code and comparison of one pair of trainings to their ends."""
     scripts = [f"train.py {nap_s}" for nap_s in (before, after)]
     options = ("--pairs", "1", "--to-the-end", "--decide", "--format", "json")
-    ended = command(place, "prove", *scripts, *options)
+    ended = typed(place, "prove", *scripts, *options, code=None, OMP_NUM_THREADS="1")
     assert ended.stdout, ended.stderr
     (comparison,) = json.loads(ended.stdout)
     return ended.returncode, comparison
@@ -105,7 +90,7 @@ def test_a_planted_slowdown_of_an_unchanged_script_is_discarded(loop: str, tmp_p
     coarse = loop == PLAIN and COARSE
     assert comparison["before"]["coarse"] == coarse
     runs = [f"runs/prove/{side}-1/trainperf" for side in ("before", "after")]
-    shown = command(tmp_path, "compare", *runs).stdout
+    shown = typed(tmp_path, "compare", *runs).stdout
     assert "slower" in shown
     assert ("recorded from outside, coarsely" in " ".join(shown.split())) == coarse
 
@@ -127,11 +112,12 @@ def test_what_would_help_an_unchanged_script_is_tried(loop: str, tmp_path: Path)
     only = ("autocast_bf16", "no_update", "free_loader")
     options = [word for name in only for word in ("--only", name)]
 
-    ended = command(
-        tmp_path, "try", "--minutes", "0.05", *options, "--format", "json", "train.py", "0.004"
+    ended = typed(
+        tmp_path,
+        *("try", "--minutes", "0.05", *options, "--format", "json", "train.py", "0.004"),
+        OMP_NUM_THREADS="1",
     )
 
-    assert ended.returncode == 0, ended.stderr
     trials = {trial["id"]: trial for trial in json.loads(ended.stdout)["trials"]}
     assert trials["autocast_bf16"]["verdict"] == "faster"
     assert trials["autocast_bf16"]["speedup"] > 2

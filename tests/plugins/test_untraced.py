@@ -93,8 +93,7 @@ def compiled(path: Path, how: str, *command: str) -> list[object]:
         check=True,
     )
     line = next(line for line in ran.stdout.splitlines() if line.startswith("COMPILED "))
-    counts: list[object] = json.loads(line.removeprefix("COMPILED "))
-    return counts
+    return json.loads(line.removeprefix("COMPILED "))
 
 
 @pytest.mark.slow

@@ -1,10 +1,12 @@
 """The tool chooses what comes next: measured before guessed, then by the report's order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run
 from support.walk import Planted, packed, sdpa, small_work, stage, workers
 
 from recipes.gpt2.advice import Advice, MeasuredTrial, next_change
@@ -29,11 +31,14 @@ BF16 = stage("bf16", packed, tempting=True)
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """Three fifths of the step are waited, and a fifth of the tokens are padding."""
-    steps = make_steps(
-        200, data_wait=30, forward=20, facts={"tokens_effective": 80, "tokens_padded": 100}
+    run = make_run(
+        tmp_path_factory.mktemp("run"),
+        config={"num_workers": 0},
+        hardware={"cpu_count": 4},
+        facts={"tokens_effective": 80, "tokens_padded": 100},
+        data_wait=30,
+        forward=20,
     )
-    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 4})
-    run = make_run_dir(tmp_path_factory.mktemp("run"), [RankSpec(steps=steps, info=info)])
     return examine(Run.open(run))
 
 
@@ -48,7 +53,6 @@ def test_the_first_finding_that_applies_comes_next(evidence: Facts) -> None:
 
     advice = chosen(evidence, SDPA, PACKED, LOADER)
 
-    assert advice is not None
     assert advice.stage == LOADER
     assert first.title in advice.words
     assert first.action in advice.words
@@ -58,53 +62,53 @@ def test_the_first_finding_that_applies_comes_next(evidence: Facts) -> None:
 def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Facts) -> None:
     """As much as 19 of 20 changes of the corpus saved, to the most that the report says."""
     padding = next(each for each in evidence.summary.findings if each.id == "padding")
-    assert padding.fraction is not None
 
     advice = chosen(evidence, PACKED)
 
-    assert advice is not None
     assert advice.low == pytest.approx(1 / (1 - padding.fraction / 3))
     assert advice.high == padding.gain_upper_bound
 
 
-def test_a_trial_outranks_every_finding(evidence: Facts) -> None:
-    """What was measured is expected, however much a finding promises."""
-    trial = MeasuredTrial(id="attention_sdpa", speedup=1.1, low=1.08, high=1.12)
-
-    advice = next_change(evidence, [trial], [LOADER, SDPA], every=False)
-
-    assert advice is not None
-    assert (advice.stage, advice.low, advice.high) == (SDPA, 1.08, 1.12)
+FUSED = MeasuredTrial(id="attention_sdpa", speedup=1.1, low=1.08, high=1.12)
+VAIN = MeasuredTrial(id="packing", speedup=1.01, low=1.0, high=1.02)
+TRIED_PACKED = stage("packed", packed, findings=("padding",), trials=("packing",))
 
 
-def test_a_trial_that_gained_nothing_silences_the_finding(evidence: Facts) -> None:
-    """The change was measured here, and brought 1 %."""
-    trial = MeasuredTrial(id="packing", speedup=1.01, low=1.0, high=1.02)
-    measured = stage("packed", packed, findings=("padding",), trials=("packing",))
+@pytest.mark.parametrize(
+    ("trials", "stages", "options", "stage_", "expected"),
+    [
+        # What was measured is expected, however much a finding promises.
+        ([FUSED], [LOADER, SDPA], {}, SDPA, {"low": 1.08, "high": 1.12}),
+        # The change was measured here, and brought 1 %: that silences the finding.
+        ([VAIN], [TRIED_PACKED], {}, None, {}),
+        # What a noisy machine could not show is not tried.
+        ((), [LOADER, PACKED], {"least": 3.0}, None, {}),
+        # With no gain expected beyond the limit of the rules.
+        ((), [BF16, SDPA], {}, BF16, {"low": None, "source": "silence", "high": 1 / 0.9}),
+        # Where the preset wants all, in the order of the table.
+        ((), [SDPA, BF16], {"every": True}, SDPA, {}),
+    ],
+    ids=[
+        "a trial outranks every finding",
+        "a trial that gained nothing",
+        "less than three per cent",
+        "a tempting change when nothing is left to advise",
+        "all stages after those with advice",
+    ],
+)
+def test_what_comes_next_is_measured_before_it_is_guessed(
+    trials: Sequence[MeasuredTrial],
+    stages: Sequence[Stage],
+    options: dict[str, Any],
+    stage_: Stage | None,
+    expected: dict[str, Any],
+    evidence: Facts,
+) -> None:
+    """And with what is expected of it."""
+    advice = next_change(evidence, trials, stages, **{"every": False, **options})
 
-    assert next_change(evidence, [trial], [measured], every=False) is None
-
-
-def test_what_is_not_worth_three_percent_is_not_tried(evidence: Facts) -> None:
-    """Nor what a noisy machine could not show."""
-    assert chosen(evidence, LOADER, PACKED, least=3.0) is None
-
-
-def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Facts) -> None:
-    """With no gain expected beyond the limit of the rules."""
-    advice = chosen(evidence, BF16, SDPA)
-
-    assert advice is not None
-    assert (advice.stage, advice.low, advice.source) == (BF16, None, "silence")
-    assert advice.high == pytest.approx(1 / 0.9)
-
-
-def test_all_stages_are_tried_where_the_preset_wants_it(evidence: Facts) -> None:
-    """In the order of the table, after those with advice."""
-    advice = next_change(evidence, (), [SDPA, BF16], every=True)
-
-    assert advice is not None
-    assert advice.stage == SDPA
+    assert (advice and advice.stage) == stage_
+    assert {name: getattr(advice, name) for name in expected} == pytest.approx(expected)
 
 
 def test_a_walkthrough_takes_stages_in_the_order_of_the_advice(tmp_path: Path) -> None:
@@ -150,8 +154,6 @@ def test_trials_are_run_where_no_finding_is_left(tmp_path: Path) -> None:
     assert [each.stage for each in outcomes] == ["baseline", "loader", "sdpa"]
     assert "trials/loader" in [name for name, _ in planted.trained]
     prediction = outcomes[-1].prediction
-    assert prediction is not None
     assert (prediction.source, prediction.expected) == ("trial", (1.15, 1.25))
-    assert prediction.low is not None
     assert prediction.low < 1.15
     assert outcomes[-1].inside is True

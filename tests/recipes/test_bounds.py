@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from support.audits import evidence_of, product, use
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.stages import STAGES
@@ -18,9 +18,14 @@ BOUND = {stage.name: stage.bound for stage in STAGES}
 
 def loading(path: Path, data_wait: float, forward: float) -> Facts:
     """Two hundred steps on two CPUs without workers."""
-    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2})
-    steps = make_steps(200, data_wait=data_wait, forward=forward)
-    return examine(Run.open(make_run_dir(path / "run", [RankSpec(steps=steps, info=info)])))
+    run = make_run(
+        path / "run",
+        config={"num_workers": 0},
+        hardware={"cpu_count": 2},
+        data_wait=data_wait,
+        forward=forward,
+    )
+    return examine(Run.open(run))
 
 
 def test_fewer_micro_batches_may_save_what_is_spent_around_each(tmp_path: Path) -> None:
@@ -81,6 +86,4 @@ def test_the_loader_stage_is_bounded_by_its_one_worker(
     data_wait: float, forward: float, bound: float, tmp_path: Path
 ) -> None:
     """However many the report advises."""
-    evidence = loading(tmp_path, data_wait, forward)
-
-    assert BOUND["loader"](evidence).at_most == pytest.approx(bound)
+    assert BOUND["loader"](loading(tmp_path, data_wait, forward)).at_most == pytest.approx(bound)

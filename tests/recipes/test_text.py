@@ -33,24 +33,30 @@ def read(places: list) -> list[bytes]:
     return found
 
 
-def test_paragraphs_are_documents(tmp_path: Path) -> None:
-    """Blank lines part them, also those with spaces in them and carriage returns."""
-    folder = write(tmp_path, a=b"one\ntwo\n\nthree\n  \nfour\n\r\nfive\n")
+@pytest.mark.parametrize(
+    ("text", "blank_lines", "documents"),
+    [
+        # Also those with spaces in them and carriage returns.
+        (
+            b"one\ntwo\n\nthree\n  \nfour\n\r\nfive\n",
+            1,
+            [b"one\ntwo", b"three", b"four", b"five\n"],
+        ),
+        (b"a\n\nb\n\n\nc", 2, [b"a\n\nb", b"c"]),
+    ],
+)
+def test_blank_lines_part_documents(
+    text: bytes, blank_lines: int, documents: list[bytes], tmp_path: Path
+) -> None:
+    """As many as the preset says; fewer belong to the document."""
+    folder = write(tmp_path, a=text)
 
-    assert read(find_documents(folder, PRESET)) == [b"one\ntwo", b"three", b"four", b"five\n"]
-
-
-def test_two_blank_lines_end_a_document_where_the_preset_says_so(tmp_path: Path) -> None:
-    """Then a single blank line belongs to the document."""
-    folder = write(tmp_path, a=b"a\n\nb\n\n\nc")
-
-    assert read(find_documents(folder, replace(PRESET, blank_lines=2))) == [b"a\n\nb", b"c"]
+    assert read(find_documents(folder, replace(PRESET, blank_lines=blank_lines))) == documents
 
 
 def test_a_document_longer_than_the_context_is_cut_into_pieces_that_fit(tmp_path: Path) -> None:
     """Nothing of it is thrown away: 7 bytes and the end token make a context of 8."""
-    folder = write(tmp_path, a=b"abcdefghijklmnop")
-    places = find_documents(folder, PRESET)
+    places = find_documents(write(tmp_path, a=b"abcdefghijklmnop"), PRESET)
 
     assert read(places) == [b"abcdefg", b"hijklmn", b"op"]
     assert [place.tokens for place in places] == [8, 8, 3]

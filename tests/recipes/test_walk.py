@@ -42,7 +42,6 @@ def test_a_faster_stage_with_the_same_loss_is_kept(tmp_path: Path) -> None:
     found = walked(tmp_path, Planted(), LOADER)["loader"]
 
     assert found.status == "kept"
-    assert found.speedup is not None
     assert found.speedup.value == pytest.approx(1.2, rel=0.01)
     assert found.cumulative == found.speedup.value
 
@@ -130,10 +129,8 @@ def test_a_prediction_says_what_the_report_found_and_bounds_what_is_measured(
     waiting = walked(tmp_path / "loader", planted, LOADER)["loader"]
     padded = walked(tmp_path / "packed", planted, PACKED)["packed"]
 
-    assert waiting.prediction is not None
     assert waiting.prediction.at_most == pytest.approx(1.5, rel=0.005)
     assert "waiting for data" in waiting.prediction.finding
-    assert padded.prediction is not None
     assert padded.prediction.at_most == pytest.approx(12 / (12 - 2.5 - 2), rel=0.01)
     assert padded.prediction.expected[0] == pytest.approx(1 / (1 - 10 / 12 * 0.25 / 3), rel=0.01)
     assert [each.inside for each in (waiting, padded)] == [True, True]
@@ -161,18 +158,14 @@ def test_a_resumed_walkthrough_repeats_nothing_and_edits_no_file(tmp_path: Path)
     written = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
     again = Planted()
 
-    found = walked(tmp_path, again, LOADER, SDPA)
-
-    assert found["loader"].status == "kept"
+    assert walked(tmp_path, again, LOADER, SDPA)["loader"].status == "kept"
     assert {name.partition("/")[0] for name, _ in again.trained} == {"sdpa"}
     assert {path: path.read_bytes() for path in written} == written
 
 
 def test_a_stage_that_cannot_run_here_says_why_and_is_not_predicted(tmp_path: Path) -> None:
     """Nothing is written for it: on another machine it may run."""
-    tf32 = stage("tf32", lambda kept: replace(kept, tf32=True))
-
-    found = walked(tmp_path, Planted(), tf32, SDPA)
+    found = walked(tmp_path, Planted(), stage("tf32", lambda kept: replace(kept, tf32=True)), SDPA)
 
     assert (found["tf32"].status, found["tf32"].why) == (
         "skipped",

@@ -141,7 +141,6 @@ def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_th
     early = EarlyLines()
     early.start("torch")
     sampler = early._sampler
-    assert sampler is not None
     began_ns = monotonic_ns()
     until(lambda: sampler.taken >= 12)
     took_s = (monotonic_ns() - began_ns) / 1e9
@@ -149,7 +148,6 @@ def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_th
     early.end()
     lines = early.take()
 
-    assert lines is not None
     assert early.take() is None
     seen_s = sum(sample.stands_for_us for sample in lines.samples) / 2e6
     assert seen_s == pytest.approx(took_s, rel=0.5)
@@ -157,7 +155,6 @@ def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_th
     probe.attach(Recorder(monotonic_ns))
     probe.detach()
     document = read_document(SampledLines, tmp_path)
-    assert document is not None
     assert document.before_fit_s > took_s
     slots = [document.stacks[sample.stack].slot for sample in document.samples]
     assert sum(slot in BEFORE for slot in slots) == len(lines.samples)

@@ -1,6 +1,7 @@
 """When trainperf itself fails: one part is switched off, once, and training goes on."""
 
 import logging
+from unittest.mock import Mock
 
 import pytest
 
@@ -119,11 +120,7 @@ def test_a_bracket_lets_the_users_error_through() -> None:
 
 def test_an_interrupt_is_not_a_fault() -> None:
     """Ctrl-C inside our code stops the training, as anywhere."""
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
     guard = Guard()
     with pytest.raises(KeyboardInterrupt):
-        guard.run("part", interrupted)
+        guard.run("part", Mock(side_effect=KeyboardInterrupt))
     assert guard.faults == {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 from support.live import MS, DeviceFit, HostFit
@@ -274,12 +275,11 @@ def test_after_a_fault_in_writing_nothing_piles_up() -> None:
 
 def test_totals_that_fail_are_written_without_what_failed() -> None:
     """The adapter's part of them is missing; faults and drops are there."""
-
-    def totals() -> Totals:
-        raise ValueError("no totals")
-
     fit = (
-        HostFit(failing_in("close"), parts=RunParts(info=RunInfo(), totals=totals))
+        HostFit(
+            failing_in("close"),
+            parts=RunParts(info=RunInfo(), totals=Mock(side_effect=ValueError("no totals"))),
+        )
         .steps(9)
         .finish()
     )

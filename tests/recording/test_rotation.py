@@ -1,6 +1,7 @@
 """A record file of days is written in parts, which a process of its own packs."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -68,11 +69,7 @@ def test_without_a_process_to_pack_the_lines_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training goes on, and the next time packs them too."""
-
-    def refuses(*_: str) -> None:
-        raise OSError("no process left")
-
-    monkeypatch.setattr(jsonl, "start_child", refuses)
+    monkeypatch.setattr(jsonl, "start_child", Mock(side_effect=OSError("no process left")))
     written(tmp_path, most=150_000)
     assert not list(tmp_path.glob("*.packed"))
     assert read(tmp_path) == list(range(STEPS))

@@ -149,8 +149,7 @@ def test_a_stream_of_datasets_tells_how_many_shards_it_has(
     rows = TensorDataset(torch.arange(4))
     for dataset, known in ((stream, shards), (rows, None)):
         setattr(dataset, attribute, 3)
-        found = run_identity.loader(torch.utils.data.DataLoader(dataset))
-        assert found["dataset_shards"] == known
+        assert run_identity.loader(torch.utils.data.DataLoader(dataset))["dataset_shards"] == known
 
 
 def test_the_batch_size_of_a_loader_that_accelerate_prepared_is_that_of_a_rank() -> None:

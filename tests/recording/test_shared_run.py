@@ -1,11 +1,10 @@
 """Several ranks, one run directory, and nobody who waits for ever."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-import torch.distributed as dist
 
 from trainperf.core import run_directory
 from trainperf.core.run_directory import record_file
@@ -15,15 +14,7 @@ from trainperf.recording.shared_run import shared_run_directory
 SOON_NS = 60_000_000
 
 
-@pytest.fixture
-def store() -> Iterator[None]:
-    """A process group whose store all ranks of a test use, from one process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("one_rank")
 def test_all_ranks_write_where_rank_0_does(tmp_path: Path) -> None:
     """Run by run, in the order of each rank."""
     runs = [shared_run_directory(tmp_path, 0, 3) for _ in range(2)]
@@ -33,13 +24,13 @@ def test_all_ranks_write_where_rank_0_does(tmp_path: Path) -> None:
         assert [shared_run_directory(tmp_path, rank, 3) for _ in range(2)] == runs
 
 
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("one_rank")
 def test_rank_0_waits_for_nobody(tmp_path: Path) -> None:
     """The others may have no monitor."""
     assert shared_run_directory(tmp_path, 0, 2, patience_ns=0) == tmp_path / "trainperf"
 
 
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("one_rank")
 def test_without_rank_0_a_rank_goes_on_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -53,7 +44,7 @@ def test_without_rank_0_a_rank_goes_on_alone(
     assert "attach trainperf on every rank" in caplog.text
 
 
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("one_rank")
 def test_a_run_that_has_ended_is_not_joined(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,7 +56,7 @@ def test_a_run_that_has_ended_is_not_joined(
     assert "has ended already" in caplog.text
 
 
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("one_rank")
 def test_where_rank_0_cannot_write_nobody_does(tmp_path: Path) -> None:
     """One warning on rank 0, and no directories beside each other."""
     (tmp_path / "base").write_text("a file")
@@ -74,17 +65,13 @@ def test_where_rank_0_cannot_write_nobody_does(tmp_path: Path) -> None:
     assert shared_run_directory(tmp_path / "base", 1, 2, patience_ns=SOON_NS) is None
 
 
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("one_rank")
 def test_where_rank_0_fails_nobody_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """E.g. by an error that a client of an object store has of its own."""
-
-    def fails(_: object) -> None:
-        raise KeyError("no credentials")
-
     with monkeypatch.context() as patched:
-        patched.setattr(run_directory, "choose", fails)
+        patched.setattr(run_directory, "choose", Mock(side_effect=KeyError("no credentials")))
         with pytest.raises(KeyError):
             shared_run_directory(tmp_path, 0, 2)
 

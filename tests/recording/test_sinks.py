@@ -187,7 +187,6 @@ def test_readings_are_shown_every_so_many_steps() -> None:
     assert [readings["first_step_s"].n for _, readings in shown] == [1] * 6
     whole = [readings["data_wait_all_fraction"].n for _, readings in shown]
     assert whole == [10, 20, 30, 40, 50, 60]
-    first = {readings["first_step_s"].value for _, readings in shown}
-    assert first == {fit.sink.records[0].wall_s}
+    assert {readings["first_step_s"].value for _, readings in shown} == {fit.sink.records[0].wall_s}
     # Thirteen steps are warm-up: the first of an epoch does not help to see its end.
     assert [readings["data_wait_fraction"].n for _, readings in shown] == [0, 7, 10, 10, 10, 10]

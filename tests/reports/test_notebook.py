@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run
 
 from trainperf.benchmark import BenchmarkComparison, Sweep, SweepPoint
 from trainperf.benchmark.calls import PeakMemory
@@ -46,8 +46,7 @@ STYLES = {
 
 def a_run(place: Path, name: str, wait: float) -> str:
     """Its directory; 120 steps of 9 ms and a wait."""
-    steps = make_steps(120, forward=4.0, backward=5.0, data_wait=wait)
-    make_run_dir(place / name / "trainperf", [RankSpec(steps=steps, info=make_info())])
+    make_run(place / name / "trainperf", 120, forward=4.0, backward=5.0, data_wait=wait)
     return str(place / name)
 
 

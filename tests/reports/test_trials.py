@@ -33,19 +33,13 @@ def spots(page: str, kind: str) -> list[float]:
     return [float(left) for left in re.findall(rf'class="spot {kind}" style="left:([\d.]+)%', page)]
 
 
-@pytest.mark.parametrize("name", TRIED)
-def test_the_text_is_the_one_that_was_read_and_approved(name: str) -> None:
-    """Every letter."""
-    expected = (GOLDEN / "trials" / f"{name}.txt").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", ["best.txt", "none_faster.txt", "best.md"])
+def test_a_document_is_the_one_that_was_read_and_approved(file: str) -> None:
+    """Every letter, as text and as Markdown."""
+    form = as_text if file.endswith(".txt") else as_markdown
+    document = form(trials_document(TRIED[file.partition(".")[0]]))
 
-    assert as_text(trials_document(TRIED[name])) == expected
-
-
-def test_the_markdown_is_the_one_that_was_read_and_approved() -> None:
-    """Every letter."""
-    expected = (GOLDEN / "trials" / "best.md").read_text(encoding="utf-8")
-
-    assert as_markdown(trials_document(BEST)) == expected
+    assert document == (GOLDEN / "trials" / file).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

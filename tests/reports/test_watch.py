@@ -96,8 +96,7 @@ def test_the_first_line_says_how_far_it_came(tmp_path: Path) -> None:
 
 def test_the_screen_has_the_words_of_a_report(tmp_path: Path) -> None:
     """The answer, phases, pauses, the machine; within the lines there are."""
-    run = tmp_path / "gpt2" / "trainperf"
-    plant_machine(run, 60)
+    plant_machine(tmp_path / "gpt2" / "trainperf", 60)
     look = looked(tmp_path, RankSpec(steps=make_steps(1_200, forward=50)))
     assert look.latest is not None
     shown = words(look, 120, 40)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run
 
 
 ROOT = Path(__file__).parents[2]
@@ -78,8 +79,7 @@ def forge() -> Iterator[str]:
 def runner(tmp_path: Path, forge: str) -> dict[str, str]:
     """The environment of a job of pull request 7, with two runs in its directory."""
     for name, wait in (("main", 1.0), ("pr", 9.0)):
-        spec = RankSpec(steps=make_steps(120, forward=5.0, data_wait=wait), info=make_info())
-        make_run_dir(tmp_path / name / "trainperf", [spec])
+        make_run(tmp_path / name / "trainperf", 120, forward=5.0, data_wait=wait)
     (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7}}))
     return {
         **{name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ},
@@ -177,8 +177,6 @@ def test_a_command_that_prints_no_markdown_is_refused(
 
 def test_a_comment_fits_into_one() -> None:
     """A page of hundreds of kilobytes is cut at the end of a line, and says so."""
-    import runpy
-
     script = runpy.run_path(str(SCRIPT))
     outcome = script["outcome_of"]("compare a b --decide", 3)
     body = script["body_of"]("t", "| a | b |\n" * 50_000, outcome)
@@ -200,8 +198,6 @@ def test_a_comment_fits_into_one() -> None:
 )
 def test_a_code_means_what_it_does_of_that_command(command: str, code: int, outcome: str) -> None:
     """A check that failed is no slowdown."""
-    import runpy
-
     assert runpy.run_path(str(SCRIPT))["outcome_of"](command, code).startswith(outcome)
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.runs import RankSpec, make_run_dir, make_steps
+from support.runs import make_run
 
 from scripts.check_package import SHIPPED, build, faults_of_sdist, faults_of_wheel, sources
 from trainperf import __version__
@@ -40,7 +40,7 @@ def test_the_wheel_runs_from_where_it_was_installed(wheel: Path, tmp_path: Path)
     place = tmp_path / "installed"
     pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place))
     subprocess.run([sys.executable, *pip, str(wheel)], check=True, timeout=120)
-    make_run_dir(tmp_path / "runs/a/trainperf", [RankSpec(steps=make_steps(60))])
+    make_run(tmp_path / "runs/a/trainperf", 60)
     beside = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     elsewhere = [entry for entry in beside if entry and not (Path(entry) / "trainperf").is_dir()]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), *elsewhere])}

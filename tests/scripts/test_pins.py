@@ -1,6 +1,8 @@
 """Everything the scripts install is pinned, for each Python they accept."""
 
 from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,17 @@ ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 
+def under(python: str, lines: Iterable[str]) -> list[Requirement]:
+    """The requirements that hold under this Python."""
+    here = {"python_version": python, "python_full_version": f"{python}.1"}
+    every = map(Requirement, lines)
+    return [each for each in every if each.marker is None or each.marker.evaluate(here)]
+
+
 def pins(python: str) -> list[Requirement]:
     """The lines of the constraints file that hold under this Python."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    all_of_them = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    here = {"python_version": python, "python_full_version": f"{python}.1"}
-    return [pin for pin in all_of_them if pin.marker is None or pin.marker.evaluate(here)]
+    return under(python, [line for line in lines if line and not line.startswith("#")])
 
 
 def wanted(python: str) -> list[Requirement]:
@@ -25,11 +32,8 @@ def wanted(python: str) -> list[Requirement]:
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"].values()
-    groups = [project["build-system"]["requires"], project["project"]["dependencies"], *extras]
-    groups.append(project["dependency-groups"]["dev"])
-    every = [Requirement(line) for group in groups for line in group]
-    here = {"python_version": python, "python_full_version": f"{python}.1"}
-    return [each for each in every if each.marker is None or each.marker.evaluate(here)]
+    always = (project["build-system"]["requires"], project["project"]["dependencies"])
+    return under(python, chain(*always, *extras, project["dependency-groups"]["dev"]))
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -92,9 +92,7 @@ def test_an_environment_is_completed_again_when_what_decides_it_changes(
     """A new pin or a new dependency reaches people who already have `.venv`."""
     (installed / name).write_text((installed / name).read_text() + "# changed\n")
 
-    found = bash(installed, "source scripts/_env.sh; need_env test; current test")
-
-    assert found.returncode == 0
+    assert bash(installed, "source scripts/_env.sh; need_env test; current test").returncode == 0
     installs = [call for call in calls(installed) if " install " in call]
     assert len(installs) == 2
     assert all(f"--constraint {installed}/constraints.txt" in call for call in installs)
@@ -125,9 +123,7 @@ def test_the_tests_leave_out_what_is_slow_unless_it_is_asked_for(
     installed: Path, arguments: str, ours: str
 ) -> None:
     """Further arguments go to pytest, behind ours, so that a caller's -m holds."""
-    ended = bash(installed, f"bash scripts/test {arguments}", PATH=SYSTEM)
-
-    assert ended.returncode == 0
+    assert bash(installed, f"bash scripts/test {arguments}", PATH=SYSTEM).returncode == 0
     (tests,) = (call for call in calls(installed) if call.startswith("pytest"))
     assert tests.partition("-m ")[2] == ours
 

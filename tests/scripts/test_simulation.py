@@ -101,10 +101,7 @@ def test_what_a_host_waits_for_its_own_device_is_work_and_not_synchronisation(
     plants = (Plant(ranks=(1,), piece="data_wait", delay_ms=delay_ms),) if delay_ms else ()
     records.write(Job(ranks=4, steps=80, device="cuda", struck=0.0, plants=plants), tmp_path)
 
-    split = summarize(Run.open(tmp_path)).dimensions
-
-    assert split is not None
-    shares = split.shares
+    shares = summarize(Run.open(tmp_path)).dimensions.shares
     assert shares["undivided"] == pytest.approx(WORK_S / step, rel=0.05)
     assert shares["synchronisation"] == pytest.approx((0.75 * waited + 0.0025) / step, rel=0.1)
 

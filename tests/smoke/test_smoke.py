@@ -297,22 +297,11 @@ def test_a_step_within_its_memory_passes_and_one_beyond_fails() -> None:
     memory = assert_peak_memory_under(hungry, taken, 512 << 20, above_start=True)
     failed = failure(lambda: assert_peak_memory_under(hungry, taken, 64 << 20, above_start=True))
 
-    assert memory.above_start_bytes is not None
     assert memory.above_start_bytes > 0.9 * taken
     assert "above what was held before, not below 64.0 MiB" in failed.saw
     assert "smaller micro-batch" in failed.do
     # The whole process counts unless said otherwise: torch takes more than a MiB.
     assert "at the peak" in failure(lambda: assert_peak_memory_under(hungry, 32 << 20, 1 << 20)).saw
-
-
-@pytest.fixture
-def compiler() -> Iterator[None]:
-    """torch.compile as in a fresh process, before and after."""
-    torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
-    yield
-    torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
 
 
 def times_two(batch: torch.Tensor) -> torch.Tensor:
@@ -325,7 +314,8 @@ def batches(*sizes: int) -> list[torch.Tensor]:
     return [torch.ones(size, 2) for size in sizes]
 
 
-def test_one_shape_is_compiled_once_and_the_first_change_may_be_left_out(compiler: None) -> None:
+@pytest.mark.usefixtures("fresh_compiler")
+def test_one_shape_is_compiled_once_and_the_first_change_may_be_left_out() -> None:
     """Torch makes the dimension dynamic there; afterwards every size passes."""
     step = torch.compile(times_two, backend="eager")
 
@@ -334,6 +324,7 @@ def test_one_shape_is_compiled_once_and_the_first_change_may_be_left_out(compile
     assert_no_recompile(step, batches(4, 5, 6, 7), warmup=2)
 
 
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize(
     ("step", "sizes", "said"),
     [
@@ -355,7 +346,7 @@ def test_one_shape_is_compiled_once_and_the_first_change_may_be_left_out(compile
     ids=["a short last batch", "right after the warm-up", "never compiled"],
 )
 def test_a_recompilation_is_told_with_its_reason(
-    compiler: None, step: dict[str, Any], sizes: tuple[int, ...], said: tuple[str, ...]
+    step: dict[str, Any], sizes: tuple[int, ...], said: tuple[str, ...]
 ) -> None:
     """And with the remedy."""
     compiled = torch.compile(times_two, backend="eager", **step)

@@ -1,7 +1,7 @@
 """Runs whose reports are kept as golden files: one per thing that must read well."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from support.runs import MS, RankSpec, make_gap, make_info, make_step, make_steps
 
@@ -165,30 +165,22 @@ def hostile() -> Case:
     return Case(ranks=[RankSpec(steps=steps, totals=totals)])
 
 
-@dataclass(frozen=True, slots=True)
-class Cases:
-    """All of them, by name."""
-
-    made: dict[str, Callable[[], Case]] = field(
-        default_factory=lambda: {
-            make.__name__: make
-            for make in (
-                loader_bound,
-                narrow,
-                compute_bound,
-                hidden_wait,
-                straggler,
-                running,
-                killed,
-                failed,
-                one_step,
-                no_step,
-                microseconds,
-                minutes,
-                hostile,
-            )
-        }
+CASES: Mapping[str, Callable[[], Case]] = {
+    make.__name__: make
+    for make in (
+        loader_bound,
+        narrow,
+        compute_bound,
+        hidden_wait,
+        straggler,
+        running,
+        killed,
+        failed,
+        one_step,
+        no_step,
+        microseconds,
+        minutes,
+        hostile,
     )
-
-
-CASES = Cases().made
+}
+"""All of them, by name."""

@@ -1,7 +1,10 @@
 """Commands as a user types them, in this process: starting Python for each takes half a second."""
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +21,25 @@ class Ended(NamedTuple):
 
 
 Command = Callable[..., Ended]
+
+
+def typed(
+    place: Path, *arguments: object, code: int | None = 0, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """`trainperf` with these arguments in a process of its own, as a user types it in a folder.
+
+    It must end with that exit code, unless any will do.
+    """
+    ended = subprocess.run(
+        [sys.executable, "-m", "trainperf", *map(str, arguments)],
+        cwd=place,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert code in (None, ended.returncode), ended.stderr
+    return ended
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from support import logs
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import RankSpec, make_info, make_run, make_run_dir, make_steps
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -85,8 +85,7 @@ class Model(LightningModule):
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         """A number a row."""
-        result: torch.Tensor = self.head(self.backbone(batch))
-        return result
+        return self.head(self.backbone(batch))
 
     def training_step(self, batch: torch.Tensor) -> torch.Tensor:
         """The loss; enough after forty steps."""
@@ -133,8 +132,7 @@ def names() -> dict[str, Any]:
 def make_world(place: Path) -> None:
     """Runs, and a script that trains; the traces where they are at hand."""
     for name in RUNS:
-        steps = make_steps(60, forward=4.0, backward=5.0, data_wait=1.0)
-        make_run_dir(place / name / "trainperf", [RankSpec(steps=steps, info=make_info())])
+        make_run(place / name / "trainperf", 60, forward=4.0, backward=5.0, data_wait=1.0)
     for rank in range(2):
         spec = RankSpec(steps=make_steps(60, forward=4.0), info=make_info(rank=rank, world_size=2))
         make_run_dir(place / f"machine{rank}" / "trainperf", [spec])

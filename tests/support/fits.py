@@ -85,9 +85,7 @@ class Model(pl.LightningModule):
 
     def loss(self, batch: Any) -> torch.Tensor:
         """A scalar that depends on every parameter."""
-        data = batch["x"] if isinstance(batch, dict) else batch
-        loss: torch.Tensor = self.layer(data).mean()
-        return loss
+        return self.layer(batch["x"] if isinstance(batch, dict) else batch).mean()
 
     def configure_optimizers(self) -> Any:
         """Plain SGD."""

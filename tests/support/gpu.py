@@ -17,6 +17,7 @@ from support.device.build import extension
 from support.device.frontend import NAME
 from support.device.lightning import on_device
 from support.fits import Ran, assert_tiles, awake, read
+from support.loops import learn
 
 from trainperf.loop import LoopMonitor
 
@@ -91,8 +92,7 @@ class Graph:
 
     def capture(self, mode: str) -> AbstractContextManager[None]:
         """In it nothing runs, and nobody may ask the device; the mode is torch's."""
-        captured: AbstractContextManager[None] = self._captured(capture_error_mode=mode)
-        return captured
+        return self._captured(capture_error_mode=mode)
 
     def replay(self) -> None:
         """Run it again, as one launch."""
@@ -145,15 +145,9 @@ def plain_loop(
             data = batch.to(DEVICE, non_blocking=True)
         with monitor.phase("forward"):
             loss = model(data).mean()
-        with monitor.phase("backward"):
-            loss.backward()
-        with monitor.phase("optimizer"):
-            optimizer.step()
-            optimizer.zero_grad()
-        monitor.end_step(loss)
+        learn(monitor, optimizer, loss)
         after_step()
     monitor.close()
-    assert monitor.run is not None
     ran = read(monitor.run)
     assert_tiles(ran)
     return ran

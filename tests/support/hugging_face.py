@@ -93,5 +93,11 @@ def quiet(**options: Any) -> TrainPerfCallback:
 
 def written(callback: TrainPerfCallback) -> Written:
     """What a training has left."""
-    assert callback.run is not None
     return read(callback.run / "steps-rank0.jsonl")
+
+
+def measured(path: Path, *callbacks: TrainerCallback, **options: Any) -> Written:
+    """What is left of a training with our callback and these."""
+    ours = quiet()
+    trainer(path, ours, *callbacks, **options).train()
+    return written(ours)

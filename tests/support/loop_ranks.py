@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from support.loops import Loader, Sleeper
+from support.loops import Loader, Sleeper, learn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.loop import LoopMonitor
@@ -46,12 +46,7 @@ def late_steps(
         with monitor.phase("forward"):
             loss = model(batch["x"]).square().mean()
             sleeper.sleep("forward", late_ms)
-        with monitor.phase("backward"):
-            loss.backward()
-        with monitor.phase("optimizer"):
-            optimizer.step()
-            optimizer.zero_grad()
-        monitor.end_step(loss)
+        learn(monitor, optimizer, loss)
 
 
 def train_traced(rank: int, base: Path) -> None:
@@ -74,8 +69,7 @@ def train_on_one_cpu(rank: int, base: Path, ranks: int) -> None:
     model = torch.nn.Linear(512, 512)
     monitor = LoopMonitor(base / "runs", report=False).watch(model)
     for batch in monitor.batches([torch.ones(256, 512)] * 150):
-        loss = model(batch).square().mean()
-        loss.backward()
+        model(batch).square().mean().backward()
         monitor.end_step()
     monitor.close()
     dist.destroy_process_group()

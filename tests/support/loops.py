@@ -137,9 +137,32 @@ def stepped(
     return monitor
 
 
+def update(optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None) -> None:
+    """By the optimizer, under the scaler if there is one; then no gradient is left."""
+    if scaler is None:
+        optimizer.step()
+    else:
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.zero_grad()
+
+
+def learn(
+    monitor: LoopMonitor,
+    optimizer: torch.optim.Optimizer,
+    loss: torch.Tensor,
+    scaler: torch.amp.GradScaler | None = None,
+) -> None:
+    """Backward, update and the end of the step, the first two in their phases."""
+    with monitor.phase("backward"):
+        (loss if scaler is None else scaler.scale(loss)).backward()
+    with monitor.phase("optimizer"):
+        update(optimizer, scaler)
+    monitor.end_step(loss)
+
+
 def written(monitor: LoopMonitor, rank: int = 0) -> Written:
     """What a closed monitor wrote."""
-    assert monitor.run is not None
     return read(monitor.run / f"steps-rank{rank}.jsonl")
 
 

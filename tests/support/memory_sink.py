@@ -21,6 +21,7 @@ class MemorySink(Sink):
         self.step_rows: list[Row] = []
         self.all_entries: list[Entry] = []
         self.shown: list[tuple[int, dict[str, Reading]]] = []
+        self.closed = False
 
     def begin(self, info: RunInfo) -> None:
         """Keep the run's identity."""
@@ -37,6 +38,10 @@ class MemorySink(Sink):
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Keep readings."""
         self.shown.append((step, dict(readings)))
+
+    def close(self) -> None:
+        """Keep that it was closed."""
+        self.closed = True
 
     @property
     def records(self) -> list[StepRecord]:

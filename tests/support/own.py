@@ -1,17 +1,17 @@
 """A user's own meter, probe and sink, with truth planted in the batches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
+
+from support.memory_sink import MemorySink
 
 from trainperf.core.phases import Phase
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.core.steps.records import Row, RunInfo
+from trainperf.core.steps.records import Row
 from trainperf.meters import Meter, Scope
 from trainperf.meters.base import mean
-from trainperf.meters.fold import Reading
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.sinks.base import Sink
 
 
 class Lines(Meter):
@@ -53,34 +53,6 @@ class LineProbe(Probe):
             self.recorder.draft.facts["lines"] = float(batch["lines"])
 
 
-class Keeper(Sink):
-    """Keeps all it is given."""
-
-    name = "keeper"
-
-    def __init__(self) -> None:
-        self.info = RunInfo()
-        self.steps: list[Row] = []
-        self.shown: dict[str, Reading] = {}
-        self.closed = False
-
-    def begin(self, info: RunInfo) -> None:
-        """Keep it."""
-        self.info = info
-
-    def rows(self, rows: Sequence[Row]) -> None:
-        """Keep them."""
-        self.steps += rows
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the latest."""
-        self.shown = dict(readings)
-
-    def close(self) -> None:
-        """Keep that it was closed."""
-        self.closed = True
-
-
 class BrokenMeter(Lines):
     """Fails at its first block."""
 
@@ -92,7 +64,7 @@ class BrokenMeter(Lines):
         raise ZeroDivisionError("planted")
 
 
-class BrokenSink(Keeper):
+class BrokenSink(MemorySink):
     """Fails at its first step."""
 
     name = "broken sink"

@@ -75,6 +75,26 @@ class Planted:
         return DataLoader(Rows(2 * STEPS), batch_size=2, collate_fn=self.collate)
 
 
+def phases(
+    monitor: LoopMonitor,
+    planted: Planted,
+    forward: Callable[[], torch.Tensor],
+    backward: Callable[[torch.Tensor], object],
+    *update: Callable[[], object],
+) -> torch.Tensor:
+    """One step in its phases; its loss."""
+    with monitor.phase("forward"):
+        loss = planted.loss(forward())
+    with monitor.phase("backward"):
+        backward(loss)
+    with monitor.phase("optimizer"):
+        for act in update:
+            act()
+    with monitor.phase("callbacks"):
+        planted.log()
+    return loss
+
+
 def accelerate(path: Path, planted: Planted) -> Path | None:
     """A loop of one's own with objects that Accelerate has prepared."""
     accelerator = Accelerator(cpu=True)
@@ -91,16 +111,13 @@ def accelerate(path: Path, planted: Planted) -> Path | None:
     with monitor:
         for batch in monitor.batches(loader):
             with accelerator.accumulate(model):
-                with monitor.phase("forward"):
-                    loss = planted.loss(model(**batch)["loss"])
-                with monitor.phase("backward"):
-                    accelerator.backward(loss)
-                with monitor.phase("optimizer"):
-                    optimizer.step()
-                    optimizer.zero_grad()
-                scheduler.step()
-            with monitor.phase("callbacks"):
-                planted.log()
+                loss = phases(
+                    monitor,
+                    planted,
+                    lambda: model(**batch)["loss"],  # noqa: B023 it is called at once
+                    accelerator.backward,
+                    *(optimizer.step, optimizer.zero_grad, scheduler.step),
+                )
             if accelerator.sync_gradients:
                 monitor.end_step(loss)
     return monitor.run
@@ -116,15 +133,13 @@ def fabric(path: Path, planted: Planted) -> Path | None:
     loader = runs.setup_dataloaders(planted.batches())
     with LoopMonitor(path, report=False, lines=False).watch(model, optimizer, scales) as monitor:
         for batch in monitor.batches(loader):
-            with monitor.phase("forward"):
-                loss = planted.loss(model(**batch)["loss"])
-            with monitor.phase("backward"):
-                runs.backward(loss)
-            with monitor.phase("optimizer"):
-                optimizer.step()
-                optimizer.zero_grad()
-            with monitor.phase("callbacks"):
-                planted.log()
+            loss = phases(
+                monitor,
+                planted,
+                lambda: model(**batch)["loss"],  # noqa: B023 it is called at once
+                runs.backward,
+                *(optimizer.step, optimizer.zero_grad),
+            )
             monitor.end_step(loss)
     return monitor.run
 
@@ -155,14 +170,13 @@ def deepspeed(path: Path, planted: Planted) -> Path | None:
         )
     with LoopMonitor(path, report=False, lines=False).watch(engine) as monitor:
         for batch in monitor.batches(planted.batches()):
-            with monitor.phase("forward"):
-                loss = planted.loss(engine(**batch)["loss"])
-            with monitor.phase("backward"):
-                engine.backward(loss)
-            with monitor.phase("optimizer"):
-                engine.step()
-            with monitor.phase("callbacks"):
-                planted.log()
+            loss = phases(
+                monitor,
+                planted,
+                lambda: engine(**batch)["loss"],  # noqa: B023 it is called at once
+                engine.backward,
+                engine.step,
+            )
             monitor.end_step(loss)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -51,8 +51,7 @@ class Trace:
     @property
     def facts(self) -> dict[str, Any]:
         """What we wrote into it about itself."""
-        facts: dict[str, Any] = self.content["trainperf"]
-        return facts
+        return self.content["trainperf"]
 
     def steps(self) -> list[int]:
         """Numbers of the step marks, in order."""

@@ -72,5 +72,4 @@ class Ranks:
 
     def planted(self, fit: str, rank: int) -> dict[str, object]:
         """What a rank says of itself: its sleeps, its run directory, hooks left on parameters."""
-        told: dict[str, object] = json.loads((self.root / fit / f"planted-{rank}.json").read_text())
-        return told
+        return json.loads((self.root / fit / f"planted-{rank}.json").read_text())

@@ -87,8 +87,7 @@ class ReplayedDevice:
         return max(self.clock.now_ns, self._held_ns, self._end_ns(self._stream == stream))
 
     def _end_ns(self, wanted: npt.NDArray[np.bool_]) -> int:
-        before = wanted & (self.launch_ns < self.clock.now_ns)
-        return int(self.work.end[before].max(initial=0))
+        return int(self.work.end[wanted & (self.launch_ns < self.clock.now_ns)].max(initial=0))
 
 
 class TailedMarks(MarksProbe):

@@ -1,8 +1,11 @@
 """Run directories for tests: written with the codec, as a training process would."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from itertools import accumulate
 from pathlib import Path
+from typing import ParamSpec
 
 import msgspec
 from support.blocks import row_of
@@ -64,22 +67,33 @@ def make_step(
     )
 
 
+Laid = ParamSpec("Laid")
+
+
+def end_to_end(steps: Callable[Laid, Iterable[StepRecord]]) -> Callable[Laid, list[StepRecord]]:
+    """The steps that a function makes, each from where the one before it ends."""
+
+    @wraps(steps)
+    def laid(*args: Laid.args, **options: Laid.kwargs) -> list[StepRecord]:
+        made = list(steps(*args, **options))
+        starts = accumulate((step.wall_ns for step in made), initial=0)
+        return [msgspec.structs.replace(step, start_ns=next(starts)) for step in made]
+
+    return laid
+
+
+@end_to_end
 def make_steps(
     number: int,
     *,
     warmup: int = WARMUP_STEPS,
     facts: Mapping[str, int | float | None] | None = None,
     **phases_ms: float,
-) -> list[StepRecord]:
+) -> Iterator[StepRecord]:
     """Equal steps one after the other, of which the first *warmup* are warm-up."""
-    steps: list[StepRecord] = []
-    clock = 0
     for index in range(number):
         tags = int(Tag.WARMUP) if index < warmup else 0
-        step = make_step(index, tags=tags, start_ns=clock, facts=facts, **phases_ms)
-        clock += step.wall_ns
-        steps.append(step)
-    return steps
+        yield make_step(index, tags=tags, facts=facts, **phases_ms)
 
 
 def make_gap(
@@ -134,6 +148,22 @@ def make_run_dir(path: Path, ranks: Iterable[RankSpec]) -> Path:
         target = path / f"steps-rank{spec.info.rank}{suffix}.jsonl"
         target.write_bytes(encode_rank(spec))
     return path
+
+
+def make_run(
+    path: Path,
+    number: int = 200,
+    *,
+    config: Mapping[str, Scalar] | None = None,
+    hardware: Mapping[str, Scalar] | None = None,
+    facts: Mapping[str, int | float | None] | None = None,
+    **phases_ms: float,
+) -> Path:
+    """Write the run of one rank on a CPU whose steps are all equal, and return its directory."""
+    steps = make_steps(number, facts=facts, **phases_ms)
+    return make_run_dir(
+        path, [RankSpec(steps=steps, info=make_info(config=config, hardware=hardware))]
+    )
 
 
 def _entries(spec: RankSpec) -> list[Entry]:

@@ -40,7 +40,7 @@ class Engine(torch.nn.Module):
         self.device = torch.device("cpu")
         self.inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
         self.optimizer = SimpleNamespace(optimizer=self.inner)
-        self.global_steps = self.micro_steps = 0
+        self.micro_steps = 0
         self.each = config.get("gradient_accumulation_steps", 1)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
@@ -65,7 +65,6 @@ class Engine(torch.nn.Module):
         if all(gradient.isfinite().all() for gradient in gradients):
             self.inner.step()
         self.inner.zero_grad()
-        self.global_steps += 1
 
 
 def _initialize(
@@ -129,8 +128,7 @@ class BaseTrainer:
 
     def compute(self, batch: Any) -> torch.Tensor:
         """The loss; in the real one the model returns it."""
-        loss: torch.Tensor = self.model(batch["img"]).square().mean()
-        return loss
+        return self.model(batch["img"]).square().mean()
 
     def run_callbacks(self, event: str) -> None:
         """All of an event."""

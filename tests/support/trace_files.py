@@ -1,6 +1,5 @@
 """Small trace files made by hand, sound ones and damaged ones."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -79,11 +78,6 @@ def read_text(folder: Path, body: str) -> EventTable:
 def read_events(folder: Path, events: list[Any]) -> EventTable:
     """What the reader makes of a trace of these events."""
     return read_text(folder, compact(events))
-
-
-def read_packed(folder: Path, body: bytes) -> EventTable:
-    """What the reader makes of these bytes under gzip."""
-    return read_bytes(folder, gzip.compress(body), "trace.json.gz")
 
 
 def labels(table: EventTable) -> list[str]:

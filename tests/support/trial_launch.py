@@ -23,6 +23,5 @@ def trial_results(place: Path) -> dict[str, TrialResult]:
     """What was tried in the only run there, by name."""
     (file,) = place.rglob(Trials.file)
     document = read_document(Trials, file.parent)
-    assert document is not None
     assert document.trying == ""
     return {trial.id: trial for trial in document.trials}

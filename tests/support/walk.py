@@ -1,13 +1,13 @@
 """Walkthroughs of planted runs: what a stage takes and learns is written, not trained."""
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import torch
-from support.runs import RankSpec, make_info, make_run_dir, make_step
+from support.runs import RankSpec, end_to_end, make_info, make_run_dir, make_step
 
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.processes import Planned
@@ -60,33 +60,27 @@ class Planted:
         known = {name: getattr(info, name) for name in info.__struct_fields__}
         begun = RunInfo(**{**known, "started_at": self._last.isoformat(timespec="milliseconds")})
         steps = self._steps(settings, len(self.trained))
-        folder = work.out / run.folder / "trainperf"
-        make_run_dir(folder, [RankSpec(steps=steps, info=begun)])
+        make_run_dir(work.out / run.folder / "trainperf", [RankSpec(steps=steps, info=begun)])
 
-    def _steps(self, settings: Settings, seed: int) -> list[StepRecord]:
+    @end_to_end
+    def _steps(self, settings: Settings, seed: int) -> Iterator[StepRecord]:
         scatter = random.Random(seed)  # noqa: S311 noise, no secret
-        made, clock = [], 0
         tokens = 100 if settings.packed else round(100 / (1 - PADDING))
         for index in range(115):
             ms = self.step_ms(settings) * scatter.gauss(1.0, 0.01)
             waited = 0.0 if settings.workers else WAIT_MS
-            made.append(
-                make_step(
-                    index,
-                    tags=int(Tag.WARMUP) if index < 12 else 0,
-                    start_ns=clock,
-                    facts={
-                        "loss": self.loss(settings) * scatter.gauss(1.0, 0.002),
-                        "samples": 8,
-                        "tokens_effective": 100,
-                        "tokens_padded": tokens,
-                    },
-                    data_wait=waited,
-                    forward=ms,
-                )
+            yield make_step(
+                index,
+                tags=int(Tag.WARMUP) if index < 12 else 0,
+                facts={
+                    "loss": self.loss(settings) * scatter.gauss(1.0, 0.002),
+                    "samples": 8,
+                    "tokens_effective": 100,
+                    "tokens_padded": tokens,
+                },
+                data_wait=waited,
+                forward=ms,
             )
-            clock += made[-1].wall_ns
-        return made
 
 
 def small_work(out: Path, **changed: object) -> Recipe:

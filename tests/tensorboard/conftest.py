@@ -34,7 +34,6 @@ def address(logdir: Path) -> Iterator[str]:
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     with process:
-        assert process.stdout is not None
         said = process.stdout.readline()
         yield said.removeprefix("trainperf: ").split("#")[0]
         process.kill()

@@ -34,7 +34,6 @@ def drag(tab: Tab, part: str, begin: float, end: float) -> None:
     area = tab.page.locator(f"{part} [data-first] .area").last
     area.scroll_into_view_if_needed()
     box = area.bounding_box()
-    assert box is not None
     tab.page.mouse.move(box["x"] + begin * box["width"], box["y"] + box["height"] / 2)
     tab.page.mouse.down()
     tab.page.mouse.move(box["x"] + end * box["width"], box["y"] + box["height"] / 2, steps=5)
@@ -43,10 +42,9 @@ def drag(tab: Tab, part: str, begin: float, end: float) -> None:
 
 def window(tab: Tab, part: str = "#report") -> list[float]:
     """What a picture shows: its first and last step, or second."""
-    shown: list[float] = tab.page.locator(f"{part} [data-first]").first.evaluate(
+    return tab.page.locator(f"{part} [data-first]").first.evaluate(
         "(node) => [Number(node.dataset.first), Number(node.dataset.last)]"
     )
-    return shown
 
 
 def test_a_value_that_changes_on_disk_changes_on_the_page(logdir: Path, opened: Opened) -> None:

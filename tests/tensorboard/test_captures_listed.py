@@ -20,8 +20,7 @@ RUN = "first/trainperf"
 
 def listed(root: Path) -> list[dict[str, Any]]:
     """The captures of the run."""
-    captures: list[dict[str, Any]] = json.loads(store(root).run(RUN, View()))["captures"]
-    return captures
+    return json.loads(store(root).run(RUN, View()))["captures"]
 
 
 def store(root: Path) -> Store:

@@ -29,8 +29,7 @@ class Clock:
 
 def html_of(store: Store, view: View | None = None) -> str:
     """The parts of the page of the run."""
-    html: str = json.loads(store.run(RUN, view or View()))["html"]
-    return html
+    return json.loads(store.run(RUN, view or View()))["html"]
 
 
 def test_the_page_compares_two_runs_as_the_command_does(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ Picture = Callable[[str], Path]
 def test_a_run(logdir: Path, opened: Opened, picture: Picture, *, dark: bool) -> None:
     """All of a run with a capture, in the browser's colours."""
     write_capture(vivid_run(logdir, "workers-2"), vivid_trace())
-    tab = opened(dark=dark)
-    page = tab.open("workers-2/trainperf")
+    page = opened(dark=dark).open("workers-2/trainperf")
     page.wait_for_selector(".capture [data-first]")
 
     if not dark:

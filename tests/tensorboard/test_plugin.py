@@ -24,8 +24,7 @@ QUERY = {"run": "first/trainperf"}
 
 def plugin(root: Path) -> TrainPerfPlugin:
     """The plugin as TensorBoard makes it for a log directory."""
-    flags = argparse.Namespace(logdir_spec="")
-    return TrainPerfPlugin(TBContext(logdir=str(root), flags=flags))
+    return TrainPerfPlugin(TBContext(logdir=str(root), flags=argparse.Namespace(logdir_spec="")))
 
 
 def client(root: Path, route: str) -> Client:
@@ -106,7 +105,6 @@ def test_a_wrong_question_is_answered_in_a_sentence(
 
     assert response.status_code == status
     if status != 200:
-        assert response.json is not None
         assert response.json["error"]
 
 
@@ -143,9 +141,8 @@ def test_the_run_written_last_is_read_before_somebody_asks_for_it(tmp_path: Path
 def test_the_run_written_last_is_read_while_a_browser_builds_the_page(root: Path) -> None:
     """Whoever opens the page by its own address waits for the answer only once."""
     made = plugin(root)
-    page = Client(made.get_plugin_apps()["/index.html"]).get("/")
 
-    assert b"app.js" in page.data
+    assert b"app.js" in Client(made.get_plugin_apps()["/index.html"]).get("/").data
     assert known_ahead(made) == ["first/trainperf"]
 
 

@@ -21,7 +21,6 @@ def started(*arguments: str) -> tuple["subprocess.Popen[str]", str]:
     process = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    assert process.stdout is not None
     return process, process.stdout.readline()
 
 

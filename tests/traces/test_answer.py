@@ -1,7 +1,5 @@
 """The answer of a capture in a sentence: what the device does with its time."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from support.captures import rank_of, report_of
@@ -15,33 +13,58 @@ def told(*ranks: RankTrace, stragglers: tuple[Straggler, ...] = ()) -> str:
     return answer(report_of(*ranks, stragglers=stragglers))
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+ANSWERS = {
+    "one cause": (
+        [rank_of(gpu_busy_fraction=0.6, idle_data_wait_fraction=0.33)],
+        "The GPU is idle 40 % of its recorded span, 33 % because it waits for the DataLoader.",
+    ),
+    "the larger causes, largest first": (
+        [rank_of(gpu_busy_fraction=0.5, idle_host_bound_fraction=0.3, idle_sync_fraction=0.2)],
         (
-            {"gpu_busy_fraction": 0.6, "idle_data_wait_fraction": 0.33},
-            "The GPU is idle 40 % of its recorded span, 33 % because it waits for the DataLoader.",
+            "The GPU is idle 50 % of its recorded span, 30 % because the host launches too "
+            "late and 20 % while the host waits in synchronising calls."
         ),
+    ),
+    "busy": (
+        [rank_of(gpu_busy_fraction=0.97, compute_fraction=0.7)],
+        "The GPU is busy 97 % of its recorded span, 70 % computing.",
+    ),
+    "several ranks by their mean": (
+        [
+            rank_of(0, gpu_busy_fraction=0.6, idle_host_bound_fraction=0.4),
+            rank_of(1, gpu_busy_fraction=0.4, idle_host_bound_fraction=0.6),
+        ],
         (
-            {
-                "gpu_busy_fraction": 0.5,
-                "idle_host_bound_fraction": 0.3,
-                "idle_sync_fraction": 0.2,
-            },
-            (
-                "The GPU is idle 50 % of its recorded span, 30 % because the host launches too "
-                "late and 20 % while the host waits in synchronising calls."
-            ),
+            "On average over 2 ranks the GPU is idle 50 % of its recorded span, 50 % because the "
+            "host launches too late."
         ),
+    ),
+    # Never a word of a GPU.
+    "the host where there is no device": (
+        [
+            RankTrace(
+                file="x",
+                steps=(TraceStep(step=1, step_s=0.1),),
+                totals=TraceTotals(steps=1, step_s=0.1, data_wait_s=0.04, cpu_op_s=0.05),
+            )
+        ],
         (
-            {"gpu_busy_fraction": 0.97, "compute_fraction": 0.7},
-            "The GPU is busy 97 % of its recorded span, 70 % computing.",
+            "No device in this trace: a step of 100 ms on the host spends 50.0 ms (50 %) in "
+            "operators, 40.0 ms (40 %) waiting for data."
         ),
-    ],
-)
-def test_the_answer_names_the_cause(given: dict[str, Any], said: str) -> None:
-    """The larger causes, largest first."""
-    assert told(rank_of(**given)) == said
+    ),
+    # Instead of shares of nothing.
+    "no step": (
+        [RankTrace(file="x", totals=TraceTotals(steps=0, step_s=0.0))],
+        "No step was recorded.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ranks", "said"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_the_answer_names_the_cause(ranks: list[RankTrace], said: str) -> None:
+    """In a sentence."""
+    assert told(*ranks) == said
 
 
 def test_a_step_that_takes_longer_on_the_device_is_said_to() -> None:
@@ -51,38 +74,6 @@ def test_a_step_that_takes_longer_on_the_device_is_said_to() -> None:
     lagging = msgspec.structs.replace(rank, steps=steps)
 
     assert "A step of 200 ms on the device spends 50.0 ms (25 %)" in told(lagging)
-
-
-def test_several_ranks_are_answered_for_by_their_mean() -> None:
-    """40 % and 60 % idle are 50 %."""
-    ranks = [
-        rank_of(n, gpu_busy_fraction=busy, idle_host_bound_fraction=1 - busy)
-        for n, busy in enumerate((0.6, 0.4))
-    ]
-
-    assert told(*ranks) == (
-        "On average over 2 ranks the GPU is idle 50 % of its recorded span, 50 % because the host "
-        "launches too late."
-    )
-
-
-def test_without_a_device_the_host_is_the_answer() -> None:
-    """Never a word of a GPU."""
-    step = TraceStep(step=1, step_s=0.1)
-    totals = TraceTotals(steps=1, step_s=0.1, data_wait_s=0.04, cpu_op_s=0.05)
-    bare = RankTrace(file="x", steps=(step,), totals=totals)
-
-    assert told(bare) == (
-        "No device in this trace: a step of 100 ms on the host spends 50.0 ms (50 %) in "
-        "operators, 40.0 ms (40 %) waiting for data."
-    )
-
-
-def test_no_step_is_said() -> None:
-    """Instead of shares of nothing."""
-    assert told(RankTrace(file="x", totals=TraceTotals(steps=0, step_s=0.0))) == (
-        "No step was recorded."
-    )
 
 
 @pytest.mark.parametrize(("wait_s", "ends"), [(0.01, True), (0.001, False)])

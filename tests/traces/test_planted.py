@@ -59,21 +59,21 @@ def test_the_times_of_each_step(field: str) -> None:
     assert found == pytest.approx([ms / 1e3 for ms in EXPECTED_MS[field]], abs=1e-10)
 
 
-def test_the_counts_of_each_step() -> None:
-    """Kernels with communication, launches without copies, each `.item()` once."""
-    for step in planted().steps:
+def test_each_step_has_its_counts_and_the_totals_are_of_the_recorded_span() -> None:
+    """Kernels with communication, launches without copies, each `.item()` once.
+
+    The span is from the first to the last work of the steps: 159 ms, of which 100 are busy.
+    """
+    trace = planted()
+
+    for step in trace.steps:
         assert (step.kernels, step.launches, step.short_kernels) == (4, 4, 0)
         assert (step.sync_calls, step.item_calls) == (1, 1)
         assert (step.h2d_bytes, step.d2h_bytes) == (1_000, 0)
         assert step.h2d_overlap_fraction == 0.0
         assert step.comm_overlap_fraction == pytest.approx(7 / 15)
         assert step.tensor_core_fraction == pytest.approx(14 / 40)
-
-
-def test_the_totals_are_of_the_recorded_span() -> None:
-    """From the first to the last work of the steps: 159 ms, of which 100 busy."""
-    totals = planted().totals
-
+    totals = trace.totals
     assert totals.steps == 2
     assert totals.gpu_busy_fraction == pytest.approx(100 / 159)
     assert totals.compute_fraction == pytest.approx(80 / 159)
@@ -106,21 +106,19 @@ def test_operators_are_charged_what_they_do_themselves() -> None:
     assert (mm.calls, mm.shapes, mm.few_large) == (2, "[[8, 8], [8, 8]]", True)
 
 
-def test_collectives_with_bytes_and_bandwidth() -> None:
-    """All-reduce moves twice (n - 1) / n of its bytes over the slowest link: the same for two."""
-    (one,) = planted().collectives
+def test_collectives_have_bytes_and_a_sync_is_named_by_the_operator_that_asked() -> None:
+    """All-reduce moves twice (n - 1) / n of its bytes over the slowest link: the same for two.
+
+    `aten::item` is one site, however many operators it is made of.
+    """
+    trace = planted()
+    (one,), (site,) = trace.collectives, trace.sync_sites
 
     assert (one.kind, one.count, one.bytes, one.many_small) == ("all_reduce", 2, 4_000, False)
     assert one.total_s == pytest.approx(0.030)
     assert one.exposed_s == pytest.approx(0.016)
     assert one.achieved_bytes_per_s == pytest.approx(4_000 / 0.030)
     assert one.bus_bytes_per_s == pytest.approx(4_000 / 0.030)
-
-
-def test_a_sync_is_named_by_the_operator_that_asked() -> None:
-    """`aten::item`, however many operators it is made of."""
-    (site,) = planted().sync_sites
-
     assert (site.call, site.count, site.stack) == ("aten::item", 2, ())
     assert site.total_s == pytest.approx(2 * (8e-3 - 20e-9))
 

@@ -98,9 +98,8 @@ def test_batches_are_rearranged_a_pool_at_a_time_and_each_counts_as_work() -> No
 def test_it_begins_the_loader_anew_where_that_ends() -> None:
     """The epoch has no end."""
     source = BatchSource([1, 2])
-    batches = source.over(iter([1, 2]))
 
-    assert list(islice(batches, 5)) == [1, 2, 1, 2, 1]
+    assert list(islice(source.over(iter([1, 2])), 5)) == [1, 2, 1, 2, 1]
 
 
 def test_what_was_held_ahead_as_an_epoch_was_left_comes_again() -> None:

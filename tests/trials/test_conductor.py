@@ -206,10 +206,8 @@ def test_the_set_is_measured_not_multiplied() -> None:
         return ran
 
     loop._step = overlapping  # type: ignore[method-assign]
-    trials = loop.run([first, second, third])
 
-    best = trials.best
-    assert best is not None
+    best = loop.run([first, second, third]).best
     assert set(best.parts) == {"first", "third"}
     assert best.speedup == pytest.approx(1 / 0.35, rel=0.03)
 
@@ -224,7 +222,6 @@ def test_in_a_short_run_the_best_are_put_together_all_the_same(
     same = [loop.change(f"same_{place}", 1.0) for place in range(6)]
     trials = loop.run([*faster, *same], minutes=0.5)
 
-    assert trials.best is not None
     assert set(trials.best.parts) == {"faster_0", "faster_1"}
     assert trials.took_s < 1.1 * 30
 

@@ -254,9 +254,7 @@ def test_validation_that_is_half_of_the_fit_comes_before_a_wait_of_its_steps() -
         pauses_s={"validation": 20.0},
     )
 
-    found = findings(seen(account, gaps={"validation": 20}))
-
-    assert [*found] == ["validation", "data_wait"]
+    assert [*findings(seen(account, gaps={"validation": 20}))] == ["validation", "data_wait"]
 
 
 def test_noise_makes_shares_less_sure_and_comes_last() -> None:

@@ -212,7 +212,6 @@ def test_a_device_has_its_marks_and_what_a_capture_shows(
     of = summary(device="cuda", forward=50, readings=readings)
     device = account(of, captures=captures).device
 
-    assert device is not None
     assert {name: getattr(device, name) for name in expected} == pytest.approx(expected)
 
 

@@ -87,8 +87,7 @@ WAITING = replace(PLAIN, phases_ms={**HEALTHY_MS, "data_wait": 25.0}, config={"n
 
 def tried(planted: Planted, *trials: TrialResult) -> Planted:
     """The same with what was tried in it."""
-    document = Trials(baseline=None, trials=trials)
-    return replace(planted, documents=(*planted.documents, document))
+    return replace(planted, documents=(*planted.documents, Trials(baseline=None, trials=trials)))
 
 
 def trial(id_: str, verdict: TrialVerdict, speedup: float, *rules: str) -> TrialResult:

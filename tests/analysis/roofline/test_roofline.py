@@ -42,9 +42,7 @@ def test_the_speed_of_light_is_the_sum_of_the_floors() -> None:
 
 def test_fusion_saves_memory_time_but_no_arithmetic() -> None:
     """The planted chains keep a quarter of their traffic."""
-    found = make_light(COMPUTE, MEMORY)
-
-    assert found.step.fused_floor_s == pytest.approx(1e-3 + 0.25e-3)
+    assert make_light(COMPUTE, MEMORY).step.fused_floor_s == pytest.approx(1e-3 + 0.25e-3)
 
 
 def test_copies_over_the_link_and_work_beside_the_chip_are_no_part_of_it() -> None:

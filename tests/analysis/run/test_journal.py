@@ -150,8 +150,7 @@ def test_it_sums_to_the_fit_to_the_nanosecond(
     found.close()
     found.fit_ns += slack
 
-    total_ns = sum(round(spent_s * 1e9) for spent_s in found.ledger_s().values())
-    assert total_ns == found.fit_ns
+    assert sum(round(spent_s * 1e9) for spent_s in found.ledger_s().values()) == found.fit_ns
 
 
 def test_phases_come_first_and_what_is_left_over_last(tmp_path: Path) -> None:

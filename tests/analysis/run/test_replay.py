@@ -118,9 +118,8 @@ def test_only_steps_of_every_rank_are_read_together(
 def test_a_step_that_is_unusual_on_one_rank_is_unusual(tmp_path: Path) -> None:
     """All ranks wait for the one that collects garbage."""
     ranks = [of_rank(0, [0, 1]), of_rank(1, [0, 1], tags=int(Tag.GC))]
-    replay = Replay(Run.open(make_run_dir(tmp_path / "run", ranks)))
 
-    ((first, second),) = list(replay.blocks())
+    ((first, second),) = list(Replay(Run.open(make_run_dir(tmp_path / "run", ranks))).blocks())
 
     assert first.tags.tolist() == second.tags.tolist() == [int(Tag.GC)] * 2
 

@@ -75,9 +75,7 @@ def test_what_the_kernel_works_is_that_of_the_rank_for_which_it_works_most() -> 
     """Half of a CPU of one rank, and a quarter of one of the other."""
     sums = [{"span_ns": 1000, "kernel_ns": spent} for spent in (500, 250)]
 
-    result = host_share([header(0, world_size=2), header(1, world_size=2)], sums)
-
-    assert result.kernel == 0.5
+    assert host_share([header(0, world_size=2), header(1, world_size=2)], sums).kernel == 0.5
 
 
 def test_nothing_known_is_no_share() -> None:

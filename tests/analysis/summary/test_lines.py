@@ -1,12 +1,12 @@
 """Lines by phase and slow steps that come back, from samples and steps whose truth is planted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from support.runs import RankSpec, make_run_dir, make_step
+from support.runs import RankSpec, end_to_end, make_run_dir, make_step
 
 from trainperf.analysis.diagnosis.detectors.code import python_in_step
 from trainperf.analysis.diagnosis.facts import Facts
@@ -89,18 +89,13 @@ def summary_of(
     return summarize(Run.open(directory, window))
 
 
-def every_20th(number: int = 400, other_ms: float = 400.0, tags: int = 0) -> list[StepRecord]:
+@end_to_end
+def every_20th(number: int = 400, other_ms: float = 400.0, tags: int = 0) -> Iterator[StepRecord]:
     """Steps of 35 ms, every 20th of which does something else too."""
-    steps, clock = [], 0
     for index in range(number):
         more = other_ms if index % 20 == 0 and index else 0.0
         mark = int(Tag.WARMUP) if index < 12 else tags if more else 0
-        step = make_step(
-            index, tags=mark, start_ns=clock, forward=20.0, backward=14.0, other=1.0 + more
-        )
-        clock += step.wall_ns
-        steps.append(step)
-    return steps
+        yield make_step(index, tags=mark, forward=20.0, backward=14.0, other=1.0 + more)
 
 
 def seen(stack: int, steps: Sequence[int]) -> list[Sample]:
@@ -162,8 +157,7 @@ def test_slow_steps_name_what_only_they_run(
     finding = next(finding for finding in summary.findings if finding.id == "slow_steps")
     assert finding.advice == f"Run {subject} less often"
     assert finding.where == where
-    line = summary.slow_steps.line
-    assert line.fraction == pytest.approx(1.0, abs=0.05)
+    assert summary.slow_steps.line.fraction == pytest.approx(1.0, abs=0.05)
 
 
 def test_slow_steps_that_only_do_more_of_the_same_name_nothing(tmp_path: Path) -> None:
@@ -173,8 +167,7 @@ def test_slow_steps_that_only_do_more_of_the_same_name_nothing(tmp_path: Path) -
         for stack in (2, 4, 6)
         for sample in seen(stack, [*ORDINARY, *ORDINARY, *(list(SLOW_STEPS) * 4)])
     ]
-    slow = summary_of(tmp_path, every_10th(), samples).slow_steps
-    assert slow.line is None
+    assert summary_of(tmp_path, every_10th(), samples).slow_steps.line is None
 
 
 def replaced(
@@ -354,9 +347,8 @@ def test_garbage_that_a_line_asks_for_has_its_share_of_all_steps_that_are_read(
     """Steps in which the collector ran are not steady."""
     few = samples[::every]
     findings = summary_of(tmp_path, COLLECTING, few, every=every, **reads).findings
-    garbage = next(each for each in findings if each.id == "garbage")
 
-    assert garbage.where == where
+    assert next(each for each in findings if each.id == "garbage").where == where
 
 
 def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> None:
@@ -458,8 +450,6 @@ def test_a_function_that_is_seen_around_the_work_only_is_none_that_runs_the_loop
     )
     other = next(each for each in phase_lines(lines, range(100)) if each.slot == "other")
 
-    assert other.owner is not None
-    assert other.host is not None
     for line in (other.owner, other.host.line):
         assert (line.function, line.fraction) == ("estimate_loss", 1.0)
 

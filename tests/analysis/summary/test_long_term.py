@@ -1,12 +1,12 @@
 """A run that changes while it goes on: from where, in which phase, and what moved along."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.runs import MS, RankSpec, make_info, make_run_dir, make_step
+from support.runs import MS, RankSpec, end_to_end, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -20,9 +20,10 @@ Shape = Callable[[int], Mapping[str, float]]
 """Step to what its phases take on top, in ms."""
 
 
+@end_to_end
 def steps_with(
     more: Shape, *, seed: int = 0, wander: float = 0.0, facts: Callable[[int], dict] = lambda _: {}
-) -> list[StepRecord]:
+) -> Iterator[StepRecord]:
     """50 ms with 2 % of noise per phase, on a machine that wanders."""
     draws = np.random.default_rng(seed)
     typical = {
@@ -34,7 +35,6 @@ def steps_with(
     }
     walk = np.exp(np.cumsum(wander / np.sqrt(STEPS) * draws.standard_normal(STEPS)))
     noise = np.exp(0.02 * draws.standard_normal((STEPS, len(typical))))
-    steps, clock = [], 0
     for index in range(STEPS):
         times = {
             name: ms * walk[index] * noise[index, place]
@@ -42,10 +42,7 @@ def steps_with(
         }
         for name, ms in more(index).items():
             times[name] = times.get(name, 0.0) + ms
-        step = make_step(index, tags=int(index < 12), start_ns=clock, facts=facts(index), **times)
-        clock += step.wall_ns
-        steps.append(step)
-    return steps
+        yield make_step(index, tags=int(index < 12), facts=facts(index), **times)
 
 
 def summary_with(tmp_path: Path, *ranks: list[StepRecord]) -> Summary:

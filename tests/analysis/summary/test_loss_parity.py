@@ -34,8 +34,7 @@ def written(path: Path, losses: Sequence[float | None], *, samples: int = 8, ran
 
 def noisy(seed: int) -> LossCurve:
     """A loss that jumps about by most of itself."""
-    jumps = np.random.default_rng(seed).uniform(0.2, 1.8, 400)
-    return replace(curve(2.0), loss=2.0 * jumps)
+    return replace(curve(2.0), loss=2.0 * np.random.default_rng(seed).uniform(0.2, 1.8, 400))
 
 
 def uneven() -> LossCurve:
@@ -210,6 +209,6 @@ def test_two_runs_on_disk_are_compared(tmp_path: Path) -> None:
     """A rank more, half the batch each: the same work a step."""
     losses = [2.0 + 3.0 / (1 + step) for step in range(200)]
     one = written(tmp_path / "one", losses, samples=16)
-    two = written(tmp_path / "two", losses, samples=8, ranks=2)
 
+    two = written(tmp_path / "two", losses, samples=8, ranks=2)
     assert compare_losses([curve_of(one)], [curve_of(two)]).verdict == "same"

@@ -45,9 +45,7 @@ def test_a_slow_rank_is_shown_with_what_it_does_longer(tmp_path: Path, ranks: in
 
 def test_each_of_a_few_ranks_has_a_row(tmp_path: Path) -> None:
     """In their order."""
-    of = mapped(tmp_path, FEW_RANKS)
-
-    assert list(of.shown) == list(range(FEW_RANKS))
+    assert list(mapped(tmp_path, FEW_RANKS).shown) == list(range(FEW_RANKS))
 
 
 def test_of_many_ranks_those_that_differ_are_shown(tmp_path: Path) -> None:

@@ -90,9 +90,7 @@ DERIVED = (
 )
 def test_a_chip_is_found_by_its_drivers_name(device: str, chip: str) -> None:
     """The very string that torch reports."""
-    found = chip_of(device)
-
-    assert found.name == chip
+    assert chip_of(device).name == chip
 
 
 @pytest.mark.parametrize(

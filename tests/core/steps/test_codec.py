@@ -143,9 +143,7 @@ def test_durations_take_no_more_than_their_digits() -> None:
     """Integers stay integers on disk: 200 bytes a step is a promise."""
     step = StepRecord(index=1, start_ns=2, host_ns=(3,) * len(PHASES))
 
-    line = encode_rows([row_of(step, StepSchema())])
-
-    assert line == b"[1,2,0,1,3,3,3,3,3,3,3,3]\n"
+    assert encode_rows([row_of(step, StepSchema())]) == b"[1,2,0,1,3,3,3,3,3,3,3,3]\n"
 
 
 def test_every_fact_says_what_it_means() -> None:

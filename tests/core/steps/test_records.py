@@ -45,9 +45,7 @@ def test_only_steps_with_every_asked_fact_are_had() -> None:
     facts = [{"samples": 1, "loss": 2.0}, {"samples": 1, "loss": None}, {"samples": 3, "loss": 1.0}]
     block = block_of([make_step(i, forward=1, facts=f) for i, f in enumerate(facts)])
 
-    both = block.having("samples", "loss")
-
-    assert both.index.tolist() == [0, 2]
+    assert block.having("samples", "loss").index.tolist() == [0, 2]
     assert block.having("gc_ns") is None
 
 

@@ -28,8 +28,7 @@ EACH = [
 def run(name: str, out: Path) -> Case:
     """One claim at toy size."""
     bench = ClaimBench(out=out, small=True, seconds=0.02)
-    case: Case = getattr(importlib.import_module(f"recipes.claims.{name}"), name)(bench)
-    return case
+    return getattr(importlib.import_module(f"recipes.claims.{name}"), name)(bench)
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -51,7 +50,6 @@ def test_a_claim_is_run_measured_and_judged(name: str, tmp_path: Path) -> None:
     assert case.published is not None
     assert [row.differs for row in case.measured if row.differs] == []
     deciding = case.deciding
-    assert deciding is not None
     assert deciding.low is not None
     assert deciding.rounds is not None
     assert case.reason.startswith(f"{deciding.what}: ")

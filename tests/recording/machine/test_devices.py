@@ -7,6 +7,7 @@ units (milliwatts, megahertz), and raises its error where one is not supported.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -72,7 +73,7 @@ def nvml_with(device: Device) -> SimpleNamespace:
         "nvmlSystemGetProcessName": lambda pid: f"/usr/bin/other{pid}",
     }
     for name in device.without:
-        functions[name] = unsupported
+        functions[name] = Mock(side_effect=NvmlError("Not Supported"))
     return SimpleNamespace(
         NVMLError=NvmlError,
         NVML_CLOCK_SM=1,
@@ -80,11 +81,6 @@ def nvml_with(device: Device) -> SimpleNamespace:
         NVML_NVLINK_MAX_LINKS=4,
         **functions,
     )
-
-
-def unsupported(*_: object) -> None:
-    """Of the board, or of the driver."""
-    raise NvmlError("Not Supported")
 
 
 def source(device: Device) -> DeviceSource:
@@ -164,12 +160,8 @@ def test_without_the_package_the_header_says_which_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And a training that uses no such device needs none."""
-
-    def missing(_: str) -> None:
-        raise ImportError
-
     assert nvml_of([]) == (None, "the training uses no NVIDIA device")
-    monkeypatch.setattr(module, "import_module", missing)
+    monkeypatch.setattr(module, "import_module", Mock(side_effect=ImportError))
     assert nvml_of(["0"]) == (None, NO_NVML)
     assert "trainperf[nvml]" in NO_NVML
 

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -83,11 +84,10 @@ def test_a_part_that_cannot_be_packed_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full; sampling goes on while lines can be written."""
-
-    def refuses(*_: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("trainperf.recording.machine.process.write_atomically", refuses)
+    monkeypatch.setattr(
+        "trainperf.recording.machine.process.write_atomically",
+        Mock(side_effect=OSError("no space left")),
+    )
     run = run_of(tmp_path)
     written_again(run, 8000)
 

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,11 +23,7 @@ from trainperf.recording.probes.collectives import (
 from trainperf.recording.recorder import Draft
 
 
-@pytest.fixture(autouse=True)
-def _one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("one_rank")
 
 
 def trained(

@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -20,16 +19,9 @@ from trainperf.recording.probes import dynamo_log
 from trainperf.recording.probes.compilation import CompileProbe
 
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_compiler")]
 
 HERE = Path(__file__)
-
-
-@pytest.fixture(autouse=True)
-def _afresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def fit(path: Path, *calls: object) -> Compilation:

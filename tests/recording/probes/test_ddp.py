@@ -21,11 +21,7 @@ QUEUE = torch.autograd.Variable._execution_engine.queue_callback
 """Calls something when the graph is computed and before DDP waits, if DDP has not asked yet."""
 
 
-@pytest.fixture(autouse=True)
-def _one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("one_rank")
 
 
 def reduced(bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -393,8 +389,7 @@ def test_on_a_device_the_tail_is_the_devices_time() -> None:
     training.on_device = True
     for _ in range(5):
         fit.fetch()
-        loss = training.module(torch.ones(2, 8))
-        loss.backward()
+        training.module(torch.ones(2, 8)).backward()
         fit.marks.mark(Mark.BACKWARD_ENDS)
         training.ends()
         fit.end_step()

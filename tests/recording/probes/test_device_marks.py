@@ -151,7 +151,6 @@ def test_the_lead_of_a_group_is_its_largest() -> None:
     fit.finish()
 
     leads = fit.facts("lead_backward")
-    assert leads[0] is not None
     assert leads[0] > 1
 
 
@@ -179,9 +178,8 @@ def test_a_step_whose_marks_were_given_up_has_no_device_time(most_events: int) -
             fit.compute(1, 0.5)
             fit.clock.advance(ms=10)
             fit.end_step(complete=micro == 2)
-    records = fit.finish()
 
-    assert len(records) == 30
+    assert len(fit.finish()) == 30
     stalls, copies = set(fit.facts("data_stall_ns")), set(fit.facts("h2d_device_ns"))
     assert stalls - {6 * MS} == {None}
     assert copies - {3 * MS} == {None}

@@ -98,8 +98,7 @@ def test_buffers_are_used_again() -> None:
     ring = Ring(torch.float32)
     addresses = set()
     for step in range(50):
-        row = ring.row(step, CPU)
-        addresses.add(row.data_ptr())
+        addresses.add(ring.row(step, CPU).data_ptr())
         ring.seal()
         if step % 2:
             ring.resolve()

@@ -72,7 +72,6 @@ def config(path: Path, planted: Planted) -> dict[str, object]:
                 if planted.follow:
                     encoder.inner.weight.data.lerp_(model.weight.data, 1e-3)
                 monitor.end_step()
-    assert monitor.run is not None
     assert monitor.monitor.guard.faults == {}
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in encoder.modules())
     return dict(summarize(Run.open(monitor.run)).run.config)

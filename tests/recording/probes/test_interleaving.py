@@ -88,8 +88,7 @@ def test_the_first_step_of_a_turn_is_tagged_and_all_that_are_trained_alone(
     """No clock counts these.  A turn's first is left out of the steady steps only."""
     line, _ = ran(8, turn=4, alone=alone)
 
-    tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
-    assert tagged == left_out
+    assert [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN] == left_out
     assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
 
 

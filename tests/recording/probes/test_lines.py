@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -170,8 +171,7 @@ def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
     steps = [sample.step for sample in document.samples]
     assert len(steps) <= MOST_SAMPLES
     assert document.taken == number
-    gaps = {later - earlier for earlier, later in pairwise(steps)}
-    assert gaps == {document.every}
+    assert {later - earlier for earlier, later in pairwise(steps)} == {document.every}
 
 
 def test_pauses_follow_from_what_a_sample_costs() -> None:
@@ -218,8 +218,7 @@ def test_the_thread_samples_until_it_is_detached_and_then_writes(tmp_path: Path)
     document = read_document(SampledLines, tmp_path)
     assert document.taken >= 3
     assert document.cost_s > 0
-    functions = {place.function for place in document.places}
-    assert "until" in functions
+    assert "until" in {place.function for place in document.places}
     probe.detach()  # twice is once
 
 
@@ -228,10 +227,7 @@ def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) 
     guard = Guard()
     probe = started(tmp_path, guard)
 
-    def broken(*_: object) -> int:
-        raise ValueError("planted")
-
-    probe._sampler.stacks.number = broken  # type: ignore[method-assign]
+    probe._sampler.stacks.number = Mock(side_effect=ValueError("planted"))  # type: ignore[method-assign]
     until(lambda: guard.faults)
     assert guard.faults == {"lines": "ValueError: planted"}
     probe.detach()
@@ -292,5 +288,4 @@ def test_a_look_leaves_the_garbage_collector_as_it_was(*, collects: bool) -> Non
 def test_a_stack_that_changes_while_it_is_read_ends_no_process() -> None:
     """A crash of the interpreter would be the end of the training."""
     script = Path(racing_frames.__file__)
-    ended = subprocess.run([sys.executable, script, "1"], check=False, timeout=120)
-    assert ended.returncode == 0
+    assert subprocess.run([sys.executable, script, "1"], check=False, timeout=120).returncode == 0

@@ -109,9 +109,7 @@ def test_retries_and_failures_are_counted_between_readings(
 
 def test_the_sample_is_this_process() -> None:
     """Within a factor of two: the test does not know what else it holds."""
-    fit = HostFit(ResidentMemoryProbe()).steps(1).finish()
-    (value,) = fit.facts("resident_bytes")
+    (value,) = HostFit(ResidentMemoryProbe()).steps(1).finish().facts("resident_bytes")
     now = psutil.Process().memory_info().rss
 
-    assert value is not None
     assert now / 2 < value < now * 2

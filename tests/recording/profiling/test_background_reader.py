@@ -30,8 +30,7 @@ def patient() -> TraceWorker:
 def captured(run: Path, analyst: TraceWorker | None, *, rank: int = 0, repeat: int = 1) -> Captured:
     """A fit whose traces go into *run*, offset by a checkpoint at step 1000."""
     plan = schedule(repeat=repeat, wait=2, warmup=1, active=2)
-    timeline = Captured(run, plan, offset=1000, rank=rank, reader=analyst)
-    return timeline.train(5 * repeat + 3)
+    return Captured(run, plan, offset=1000, rank=rank, reader=analyst).train(5 * repeat + 3)
 
 
 def children() -> list[psutil.Process]:

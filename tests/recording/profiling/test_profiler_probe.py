@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -213,9 +214,7 @@ def test_numbers_go_on_from_the_optimizer_steps_before_this_fit(tmp_path: Path) 
 
 def test_phases_are_marked_inside_the_steps_they_belong_to(tmp_path: Path) -> None:
     """In order, each once; operators lie inside the phase that ran them."""
-    run = Captured(tmp_path, schedule(active=2)).train(12).finish()
-
-    (trace,) = run.traces()
+    (trace,) = Captured(tmp_path, schedule(active=2)).train(12).finish().traces()
     assert [trace.phases(step) for step in (7, 8)] == [["data_wait", "forward", "loop"]] * 2
     forwards = [span for span in trace.spans if span[0] == "trainperf::forward"]
     operators = [span for span in trace.spans if span[0] == "aten::mm"]

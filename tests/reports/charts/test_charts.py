@@ -127,10 +127,8 @@ def test_a_chart_of_all_steady_steps_in_one_group_shows_the_reading(tmp_path: Pa
     }
 
     for column, reading in by_column.items():
-        span = groups.span(column)
-        assert span is not None
         # The loss of a run is its last steps'.
-        assert span.mean()[0] == pytest.approx(readings[reading].value), column
+        assert groups.span(column).mean()[0] == pytest.approx(readings[reading].value), column
 
 
 def test_the_phases_of_one_rank_can_be_asked_for(tmp_path: Path) -> None:
@@ -164,7 +162,6 @@ def test_single_steps_of_several_ranks_are_timed_by_the_slowest(tmp_path: Path) 
     ]
     tokens = groups_of(make_run_dir(tmp_path / "run", specs)).span("tokens_effective")
 
-    assert tokens is not None
     assert (tokens.low[7], tokens.high[7], tokens.mean()[7]) == (5000, 5000, 5000)
 
 

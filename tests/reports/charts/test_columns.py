@@ -56,7 +56,6 @@ def test_a_column_that_begins_late_is_missing_before() -> None:
 
     span = groups.span("new")
 
-    assert span is not None
     assert span.weight.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert np.isnan(span.mean()[:4]).all()
 

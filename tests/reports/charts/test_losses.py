@@ -12,7 +12,6 @@ def test_groups_are_of_equal_work_and_hold_means() -> None:
     samples = np.arange(1.0, 10_001.0)
     points = line(LossCurve(loss=4 - samples / 10_000, work={"samples": samples}), "samples")
 
-    assert points is not None
     assert len(points.x) == 200
     assert points.y == pytest.approx(4 - points.x / 10_000)
 
@@ -24,7 +23,6 @@ def test_steps_without_a_loss_leave_no_point() -> None:
 
     points = line(LossCurve(loss=loss, work={"samples": samples}), "samples")
 
-    assert points is not None
     assert set(points.y) == {2.0}
     assert max(points.x) <= 50
     assert line(LossCurve(loss=loss, work={}), "samples") is None

@@ -62,14 +62,13 @@ def page_of(case: str, path: Path) -> str:
 
 def first_bar(tab: "Page") -> float:
     """Width on the screen of the data wait's bar, as a share of the bars of all phases."""
-    share: float = tab.evaluate(
+    return tab.evaluate(
         """() => {
             const bars = [...document.querySelectorAll("tbody .meter")];
             const wide = bars.map((bar) => bar.getBoundingClientRect().width);
             return wide[0] / wide.reduce((sum, each) => sum + each, 0);
         }"""
     )
-    return share
 
 
 @pytest.mark.parametrize("data_wait_ms", [20.0, 90.0])

@@ -43,11 +43,14 @@ class Learned:
         return path
 
 
-def page_of(*sides: Path, gate: float | None = None) -> str:
+def page_of(*sides: Path) -> str:
     """What `trainperf compare … --format html` prints."""
-    return compare_sides(
-        [[side] for side in sides], ComparisonOptions(form="html", most_slower=gate)
-    ).text
+    return compare_sides([[side] for side in sides], ComparisonOptions(form="html")).text
+
+
+def against_a(path: Path, after: Learned, name: str = "b") -> str:
+    """The page of that run against one whose forward takes 20 ms."""
+    return page_of(Learned(forward_ms=20).write(path / "a"), after.write(path / name))
 
 
 def headings(page: str) -> list[str]:
@@ -55,10 +58,12 @@ def headings(page: str) -> list[str]:
     return [html.unescape(one) for one in re.findall(r"<h1[^>]*>(.*?)</h1>", page)]
 
 
-def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
-    """In the words of the other formats, with its interval; right in whatever alphabet."""
-    before = Learned(forward_ms=20).write(tmp_path / "a")
-    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
+def test_the_verdict_is_the_heading_and_every_ratio_is_drawn_where_it_is(tmp_path: Path) -> None:
+    """In the words of the other formats, with its interval; right in whatever alphabet.
+
+    The axis is logarithmic: half as long is as far from no change as twice the rate.
+    """
+    page = against_a(tmp_path, Learned(forward_ms=10))
 
     (first,) = headings(page)
     assert first.startswith("b against a: faster, the fit 1.50× as fast (")
@@ -66,12 +71,6 @@ def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
     assert Page(page).names <= ELEMENTS
     assert asks_for_something(page) == []
     assert page.isascii()
-
-
-def test_every_ratio_is_drawn_where_it_is(tmp_path: Path) -> None:
-    """On a logarithmic axis: half as long is as far from no change as twice the rate."""
-    before = Learned(forward_ms=30).write(tmp_path / "a")
-    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
 
     spots = {
         label: float(left)
@@ -87,8 +86,7 @@ def test_every_ratio_is_drawn_where_it_is(tmp_path: Path) -> None:
 
 def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: Path) -> None:
     """Whatever the speed; the curves are drawn over the samples both have seen."""
-    before = Learned(forward_ms=20).write(tmp_path / "a")
-    page = page_of(before, Learned(forward_ms=10, loss=5.0).write(tmp_path / "b"))
+    page = against_a(tmp_path, Learned(forward_ms=10, loss=5.0))
 
     assert headings(page)[0].startswith("b against a: loss differs")
     assert ": different (tolerance" in Page(page).words
@@ -99,9 +97,7 @@ def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: P
 
 def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
     """A run is called as its directory, a setting holds whatever its owner wrote."""
-    before = Learned(forward_ms=20).write(tmp_path / "a")
-    after = Learned(forward_ms=10, workers=EVIL).write(tmp_path / "<b>&amp;")
-    page = page_of(before, after)
+    page = against_a(tmp_path, Learned(forward_ms=10, workers=EVIL), "<b>&amp;")
 
     assert Page(page).names <= ELEMENTS
     assert EVIL in Page(page).words
@@ -114,9 +110,8 @@ def test_several_runs_are_listed_above_their_comparisons(tmp_path: Path) -> None
         Learned(forward_ms=ms).write(tmp_path / name)
         for name, ms in zip("abc", (20, 10, 40), strict=True)
     ]
-    page = page_of(*sides)
 
-    first, *others = headings(page)
+    first, *others = headings(page_of(*sides))
     assert first == "2 runs against a"
     assert [one.split(",")[0] for one in others] == [
         "b against a: faster",

@@ -1,31 +1,18 @@
 """What the figures of a page hold: exact counts, exact places, and why a figure is not there."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.pages import Page
 from support.runs import RankSpec, make_info, make_run_dir, make_step
-from support.tab import a_run
 
 from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
 from trainperf.core.formatting.html.figures import Axis, Unit
 from trainperf.core.phases import Tag
-from trainperf.core.steps.records import StepRecord
-from trainperf.reports.run.page import PageData, load_page_data, render
-
-
-def seen_of(path: Path, steps: Sequence[StepRecord]) -> PageData:
-    """A run of these steps, read for its page."""
-    return load_page_data(Run.open(a_run(path, steps=steps)))
-
-
-def words_of(page: str) -> str:
-    """What a reader reads; what is said where somebody points included."""
-    return Page(page).words
+from trainperf.reports.run.page import load_page_data, render
 
 
 IN_MS = Unit.of("s", 0.0557)
@@ -116,4 +103,4 @@ def test_a_chart_that_one_group_would_flatten_is_cut_off_and_says_so(tmp_path: P
     ]
     page = render(load_page_data(Run.open(make_run_dir(tmp_path / "two" / "trainperf", ranks))))
 
-    assert "Beyond the picture: up to 900 ms." in words_of(page)
+    assert "Beyond the picture: up to 900 ms." in Page(page).words

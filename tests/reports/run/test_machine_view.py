@@ -24,18 +24,17 @@ def hot_run(tmp_path: Path) -> Path:
     return run
 
 
-def test_the_headline_says_what_the_machine_did_to_which_steps(hot_run: Path) -> None:
-    """No phase is to blame."""
-    text = " ".join(as_text(summarize(Run.open(hot_run))).split())
-
-    assert "were 12 % slower: the GPU lowered its clock (thermal). First: cool the GPU" in text
-
-
-def test_the_table_has_what_was_sampled_and_the_stretches(hot_run: Path) -> None:
-    """Mean and worst."""
-    beside, slower = of_machine(summarize(Run.open(hot_run)).machine)
+def test_the_headline_says_what_the_machine_did_and_the_table_what_was_sampled(
+    hot_run: Path,
+) -> None:
+    """No phase is to blame; the table has mean and worst, and the stretches."""
+    summary = summarize(Run.open(hot_run))
+    beside, slower = of_machine(summary.machine)
     rows = {row[0]: row[1:] for row in beside.rows}
 
+    assert "were 12 % slower: the GPU lowered its clock (thermal). First: cool the GPU" in " ".join(
+        as_text(summary).split()
+    )
     assert rows["GPU clock"][1] == "1,305 MHz"
     assert rows["GPU temperature"][1] == "88 °C"
     assert any("NVIDIA H200" in note for note in beside.notes)
@@ -44,9 +43,7 @@ def test_the_table_has_what_was_sampled_and_the_stretches(hot_run: Path) -> None
 
 def test_a_run_without_a_machine_has_no_table(tmp_path: Path) -> None:
     """Nor any other word."""
-    summary = summarize(Run.open(run_of(tmp_path, scattered(20, lambda _: 1.0))))
-
-    assert summary.machine is None
+    assert summarize(Run.open(run_of(tmp_path, scattered(20, lambda _: 1.0)))).machine is None
 
 
 def test_clock_and_load_are_drawn_under_the_timeline(hot_run: Path) -> None:

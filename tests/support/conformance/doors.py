@@ -18,7 +18,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from support.conformance.planted import Batch, Planted, Rows
 from support.conformance.story import Story, fits_of
 from support.fits import QUIET
-from support.loops import Written, on_clock, read
+from support.loops import Written, on_clock, read, update
 from support.outside import hearing
 from transformers import TrainerCallback, TrainingArguments
 
@@ -145,16 +145,6 @@ class Plain(Door):
                 planted.spend("save")
 
 
-def update(optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None) -> None:
-    """Of a loop of one's own."""
-    if scaler is None:
-        optimizer.step()
-    else:
-        scaler.step(optimizer)
-        scaler.update()
-    optimizer.zero_grad()
-
-
 class Outside(Door):
     """A loop that knows nothing of us, under `trainperf run`."""
 
@@ -179,7 +169,6 @@ class Outside(Door):
             if planted.story.raises is not None:
                 error = planted.story.error("planted")
                 self.patch.setattr(sys, "last_value", error, raising=False)
-                assert self.updates._loop is not None
                 self.updates._loop.fit._at_exit()
 
     def _script(self, planted: Planted) -> None:

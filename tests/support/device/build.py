@@ -34,8 +34,6 @@ def extension() -> ModuleType:
     if not library.exists():
         build(library)
     spec = importlib.util.spec_from_file_location(MODULE, library)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -79,8 +79,7 @@ class Group(dist.ProcessGroup):
     def barrier(self, opts: object = None) -> dist.Work:
         """Wait for every rank, on the host."""
         self._catch_up()
-        work: dist.Work = self._gloo.barrier()
-        return work
+        return self._gloo.barrier()
 
     def _catch_up(self) -> None:
         """Let gloo have what is queued first: it tells collectives apart by their order alone."""

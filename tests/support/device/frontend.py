@@ -65,14 +65,12 @@ def _lazy_init() -> None:
 
 def device_count() -> int:
     """Return the number of devices."""
-    count: int = extension().device_count()
-    return count
+    return extension().device_count()
 
 
 def current_device() -> int:
     """Return the number of this thread's current device."""
-    index: int = extension().current_device()
-    return index
+    return extension().current_device()
 
 
 def set_device(device: Place) -> None:
@@ -133,8 +131,7 @@ def Event(*, enable_timing: bool = False) -> torch.Event:  # noqa: N802 the name
 
 def is_current_stream_capturing() -> bool:
     """Tell whether what is queued now becomes part of a graph."""
-    capturing: bool = extension().is_capturing(current_device())
-    return capturing
+    return extension().is_capturing(current_device())
 
 
 def manual_seed(seed: int) -> None:
@@ -150,8 +147,7 @@ def manual_seed_all(seed: int) -> None:
 
 def get_rng_state(device: Place = None) -> torch.Tensor:
     """Return the state of a device's generator."""
-    state: torch.Tensor = extension().default_generator(index_of(device)).get_state()
-    return state
+    return extension().default_generator(index_of(device)).get_state()
 
 
 def set_rng_state(state: torch.Tensor, device: Place = None) -> None:
@@ -171,8 +167,7 @@ def is_bf16_supported() -> bool:
 
 def memory_stats(device: Place = None) -> dict[str, int]:
     """Return the statistics of a device's allocator, by CUDA's names."""
-    stats: dict[str, int] = extension().memory_stats(index_of(device))
-    return stats
+    return extension().memory_stats(index_of(device))
 
 
 def memory_allocated(device: Place = None) -> int:

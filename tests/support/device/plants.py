@@ -144,5 +144,4 @@ class Graph:
 
     def replay(self, device: Place = None) -> None:
         """Queue it as one launch on the current stream."""
-        assert self._graph is not None
         self._graph.replay(index_of(device))  # type: ignore[attr-defined]

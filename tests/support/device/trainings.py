@@ -17,6 +17,7 @@ from support.fits import Validated
 from support.fits import trainer as lightning_trainer
 from support.hugging_face import Rows, Tiny, quiet
 from support.hugging_face import trainer as hugging_face_trainer
+from support.loops import update
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -59,9 +60,7 @@ def plain_loop(root: Path, *, measured: bool) -> float:
                 scale.scale(loss).backward()
             if number % 2:
                 with monitor.phase("optimizer"):
-                    scale.step(optimizer)
-                    scale.update()
-                    optimizer.zero_grad()
+                    update(optimizer, scale)
                 monitor.end_step(loss)
         with monitor.phase("validation"), torch.no_grad():
             model(rows).sum().item()

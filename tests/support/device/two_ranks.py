@@ -21,6 +21,7 @@ from support.device.plants import (
 )
 from support.fits import read
 from support.gpu import DeviceWork
+from support.loops import learn
 from torch import nn
 
 from trainperf.loop import LoopMonitor
@@ -62,7 +63,6 @@ def reduce_behind_work(rank: int) -> Told:
     tensor = torch.ones(3, device=NAME) * (rank + 1)
     with no_synchronisation():
         work = dist.all_reduce(tensor, async_op=True)
-        assert work is not None
         early = work.is_completed()
         work.wait()
         doubled = tensor + tensor
@@ -150,13 +150,7 @@ def train_measured(rank: int, root: Path, device: str, queue_work: Callable[[flo
             with monitor.phase("forward"), torch.autocast(kind, dtype=torch.float16):
                 queue_work(LATE_MS * rank)
                 loss = model(rows).square().mean()
-            with monitor.phase("backward"):
-                scaler.scale(loss).backward()
-            with monitor.phase("optimizer"):
-                scaler.step(optimizer)
-                scaler.update()
-                optimizer.zero_grad()
-            monitor.end_step(loss)
+            learn(monitor, optimizer, loss, scaler)
             torch.accelerator.synchronize()  # so that what a rank waits for is seen in its step
 
 

@@ -62,14 +62,37 @@ def test_a_name_that_is_no_json_is_mended(
     assert table.losses == Losses(repaired_texts=1)
 
 
-def test_bytes_of_another_encoding_become_question_marks(tmp_path: Path) -> None:
-    """Latin-1 in a name costs the letter, not the event."""
-    body = body_with(event_named("caf?")).encode().replace(b"caf?", b"caf\xe9")
+SAID = {
+    # Latin-1 in a name costs the letter, not the event.
+    "bytes of another encoding": (
+        body_with(event_named("caf?")).encode().replace(b"caf?", b"caf\xe9"),
+        ["op0", "caf\ufffd", "op1", "op2"],
+        Losses(repaired_texts=1),
+    ),
+    # What stands behind it is lost, and the report does not hide that.
+    "a bracket that ends the events too early": (
+        body_with("]").encode(),
+        ["op0"],
+        Losses(truncated=True),
+    ),
+    # Profilers on Windows wrote its path as it was, behind the events.
+    "a name of the trace that is no JSON": (
+        compact(AROUND).replace('"t.json"', r'"C:\Users\x.json"').encode(),
+        SOUND,
+        Losses(),
+    ),
+}
 
+
+@pytest.mark.parametrize(("body", "names", "losses"), SAID.values(), ids=SAID.keys())
+def test_what_is_lost_is_said(
+    tmp_path: Path, body: bytes, names: list[str], losses: Losses
+) -> None:
+    """And nothing else is lost."""
     table = read_bytes(tmp_path, body)
 
-    assert labels(table) == ["op0", "caf\ufffd", "op1", "op2"]
-    assert table.losses == Losses(repaired_texts=1)
+    assert labels(table) == names
+    assert table.losses == losses
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "Infinity", "nan", "inf", "9" * 5000])
@@ -174,21 +197,3 @@ def test_a_truncated_file_of_many_chunks_keeps_all_before_the_cut(tmp_path: Path
 
     assert len(table) == body[:cut].count('"External id":7}}')
     assert table.losses == Losses(truncated=True)
-
-
-def test_a_bracket_that_ends_the_events_too_early_is_said(tmp_path: Path) -> None:
-    """What stands behind it is lost, and the report does not hide that."""
-    table = read_text(tmp_path, body_with("]"))
-
-    assert labels(table) == ["op0"]
-    assert table.losses == Losses(truncated=True)
-
-
-def test_a_name_of_the_trace_that_is_no_json_loses_nothing(tmp_path: Path) -> None:
-    """Profilers on Windows wrote its path as it was, behind the events."""
-    body = compact(AROUND).replace('"t.json"', r'"C:\Users\x.json"')
-
-    table = read_text(tmp_path, body)
-
-    assert labels(table) == SOUND
-    assert table.losses == Losses()

@@ -109,7 +109,6 @@ def test_damage_to_one_event_costs_no_more_than_its_neighbours(
 
     table = outcome(tmp_path_factory.mktemp("fuzz"), body)
 
-    assert table is not None
     found = dict(zip(labels(table), (table.start_ns + table.base_ns).tolist(), strict=True))
     for number in set(range(COUNT)) - {victim - 1, victim, victim + 1}:
         clock_ns = 1_700_000_000_000_000_000

@@ -87,23 +87,24 @@ def test_a_trace_of_many_chunks_is_one_table(tmp_path: Path, layout: str) -> Non
     assert table.losses == Losses()
 
 
-def test_lists_of_objects_inside_events_are_no_boundaries(tmp_path: Path) -> None:
-    """A cut inside an event does not decode, so it is not made, however likely it looks."""
-    inner = [{"ph": "X", "name": "no event", "ts": 1, "dur": 1}] * 50
-    events = [operator(f"op{number}", number, extra=inner) for number in range(1_000)]
+INSIDE = {
+    # A cut inside an event does not decode, so it is not made, however likely it looks.
+    "lists of objects": [
+        operator(f"op{n}", n, extra=[{"ph": "X", "name": "no event", "ts": 1, "dur": 1}] * 50)
+        for n in range(1_000)
+    ],
+    # Brackets, quotes and whole events inside a name end nothing.
+    "texts": [operator('x"}],"traceEvents":[{"ph":"X"},{"ph":"X"}]}\\', 1), *operators(3)],
+}
 
+
+@pytest.mark.parametrize("events", INSIDE.values(), ids=INSIDE.keys())
+def test_what_looks_like_events_inside_of_one_is_no_boundary(
+    tmp_path: Path, events: list[dict[str, Any]]
+) -> None:
+    """Each event is read, and once."""
     table = read_text(tmp_path, compact(events))
 
     assert sorted(table.names) == sorted(event["name"] for event in events)
-    assert table.losses == Losses()
-
-
-def test_texts_that_look_like_json_are_texts(tmp_path: Path) -> None:
-    """Brackets, quotes and whole events inside a name end nothing."""
-    name = 'x"}],"traceEvents":[{"ph":"X"},{"ph":"X"}]}\\'
-
-    table = read_text(tmp_path, compact([operator(name, 1), *operators(3)]))
-
-    assert table.label(0) == name
-    assert len(table) == 4
+    assert len(table) == len(events)
     assert table.losses == Losses()

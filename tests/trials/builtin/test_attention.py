@@ -28,8 +28,7 @@ class Around(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """The loss of the next tokens."""
-        loss: torch.Tensor = self.model(input_ids=ids, labels=ids).loss
-        return loss
+        return self.model(input_ids=ids, labels=ids).loss
 
 
 def test_the_inner_model_computes_fused_attention_while_it_is_on() -> None:
@@ -58,9 +57,8 @@ def test_activations_are_computed_once_while_checkpointing_is_off() -> None:
         warnings.simplefilter("ignore", FutureWarning)
         model.gradient_checkpointing_enable({"use_reentrant": False})
     functions = [getattr(part, "_gradient_checkpointing_func", None) for part in model.modules()]
-    trial = only(no_checkpointing(toy))
 
-    assert switched(trial, lambda: _forwards(toy.module)) == [2, 1, 2]
+    assert switched(only(no_checkpointing(toy)), lambda: _forwards(toy.module)) == [2, 1, 2]
     after = [getattr(part, "_gradient_checkpointing_func", None) for part in model.modules()]
     assert after == functions
 

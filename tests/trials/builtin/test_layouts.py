@@ -13,9 +13,7 @@ def test_outputs_have_their_channels_last_while_it_is_on() -> None:
     """From batches as they are; with the optimizer's state, which a fused update reads in step."""
     toy = training(fused=True)
     net = toy.module
-    assert isinstance(net, Net)
-    trial = only(channels_last(toy))
-    trial.on()
+    only(channels_last(toy)).on()
     step(toy)
     state = toy.optimizers[0].state[net.convolve.weight]
 

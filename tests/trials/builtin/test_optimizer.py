@@ -12,8 +12,7 @@ from trainperf.trials.builtin.optimizer import optimizer
 def test_updates_are_the_same_but_for_rounding(flag: str) -> None:
     """With it and without, from the same weights and gradients."""
     toys = [training(), training()]
-    trial = only(optimizer(toys[0]), f"optimizer_{flag}")
-    trial.on()
+    only(optimizer(toys[0]), f"optimizer_{flag}").on()
     assert toys[0].optimizers[0].param_groups[0][flag] is True
     for toy in toys:
         torch.manual_seed(1)

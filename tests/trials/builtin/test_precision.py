@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.toy_training import Net, everything, only, step, switched, training
+from support.toy_training import everything, only, step, switched, training
 
 from trainperf.trials.builtin.autocast import autocast
 from trainperf.trials.builtin.matmul_precision import matmul_precision
@@ -15,7 +15,6 @@ def test_forward_computes_in_bf16_while_autocast_is_on_and_not_after(
     """Seen by what comes out of the layers, and by what the hooks leave; compiled, too."""
     toy = training()
     net = toy.module
-    assert isinstance(net, Net)
     if compiles:
         net.compile(backend="eager")
     before = everything(toy)
@@ -44,8 +43,7 @@ def test_precision_of_products_is_set_and_put_back() -> None:
         pytest.skip("this CPU has no bf16")
     trial = only(matmul_precision(training()))
 
-    precisions = switched(trial, torch.get_float32_matmul_precision)
-    assert precisions == ["highest", "medium", "highest"]
+    assert switched(trial, torch.get_float32_matmul_precision) == ["highest", "medium", "highest"]
 
 
 def test_a_precision_that_was_chosen_is_left_alone() -> None:
