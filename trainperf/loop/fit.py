@@ -257,7 +257,7 @@ class Fit:
         chosen.probes += [*facts.probes, *self._looks(facts), *self.options.probes]
         info = self._info(facts)
         # Last of all: what the others do as a step closes is part of the turn.
-        turns = turns_probe(chosen.clock, info, facts.micro_batches, facts.period)
+        turns = turns_probe(chosen.accelerator, info, facts.micro_batches, facts.period)
         trials = self._trials(facts)
         facts = replace(facts, loader=None)  # a loader may hold the whole trainer
         sinks = [*default_sinks(self._outputs), *self.options.sinks]

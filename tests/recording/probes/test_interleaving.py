@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from support.live import MS, Heard, Timeline, assert_tiles
 
+from trainperf.accelerators import Host
 from trainperf.core.interleaving import Baton, Participant
 from trainperf.core.interleaving.wire import Turn, TurnTime
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import RunInfo
-from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes import interleaving
 from trainperf.recording.probes.interleaving import TurnsProbe, turns_probe
 from trainperf.testing import SimulatedDevice
@@ -50,9 +50,9 @@ class Waits(Baton):
         self.closed = True
 
 
-def attached(baton: Waits, clock: DeviceClock | None = None) -> TurnsProbe:
+def attached(baton: Waits, synchronize: Callable[[], object] | None = None) -> TurnsProbe:
     """The probe of a fit on the timeline that the baton waits on."""
-    probe = TurnsProbe(baton, 0, clock)
+    probe = TurnsProbe(baton, 0, synchronize)
     probe.attach(baton._timeline.recorder)
     baton._timeline.recorder.on_close = probe.close
     return probe
@@ -121,12 +121,11 @@ def test_a_turn_tells_after_how_many_steps_something_comes_back() -> None:
 
 
 def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
-    """The queue is empty before the other one trains, and the event is back in the pool."""
+    """The queue is empty before the other one trains."""
     timeline = Timeline()
     device = SimulatedDevice(timeline.clock)
-    clock = DeviceClock(device)
     baton = Waits(timeline, steps=1, unlike=1)
-    attached(baton, clock)
+    attached(baton, device.synchronize)
     left: list[float] = []
     baton.before_waiting = lambda: left.append(device.idle_at_ns() - timeline.clock.now_ns)
     for _ in range(3):
@@ -135,7 +134,6 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
     timeline.end()
 
     assert left == [0, 0, 0]
-    assert len(clock._free) == 1
     assert_tiles(timeline)
     assert sum(sum(step.host_ns) for step in timeline.steps) / MS >= 2 * 30.0
 
@@ -189,7 +187,7 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
 ) -> None:
     """Batches of all workers, in steps."""
     launched.setattr(interleaving, "can_be_stopped", lambda: False)
-    (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
+    (probe,) = turns_probe(Host(), RunInfo(config=dict(loader)), micro_batches)
 
     assert probe._ahead == ahead
 
@@ -197,7 +195,7 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
 @pytest.mark.usefixtures("launched")
 def test_a_period_of_batches_is_told_in_steps() -> None:
     """Validation every 500 batches, two of them a step."""
-    (probe,) = turns_probe(None, RunInfo(), 2, 500)
+    (probe,) = turns_probe(Host(), RunInfo(), 2, 500)
 
     assert probe.period == 250
 
@@ -205,10 +203,10 @@ def test_a_period_of_batches_is_told_in_steps() -> None:
 def test_nobody_waits_who_was_not_launched_to(launched: pytest.MonkeyPatch) -> None:
     """Nor do ranks on several machines: the referee is on one of them."""
     launched.setenv("LOCAL_WORLD_SIZE", "2")
-    assert turns_probe(None, RunInfo(world_size=4)) == []
-    assert len(turns_probe(None, RunInfo(world_size=2))) == 1
+    assert turns_probe(Host(), RunInfo(world_size=4)) == []
+    assert len(turns_probe(Host(), RunInfo(world_size=2))) == 1
     launched.undo()
-    assert turns_probe(None, RunInfo()) == []
+    assert turns_probe(Host(), RunInfo()) == []
 
 
 def test_at_the_end_the_other_fit_is_waited_for() -> None:

@@ -30,7 +30,7 @@ from trainperf.core.machine.clocks import thread_ns
 from trainperf.core.phases import FIRST_GAP, PHASES, Tag
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import graphs_built
-from trainperf.recording.process_objects import UntracedHook, is_compiled, living
+from trainperf.recording.process_objects import is_compiled, living
 from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
 
@@ -73,8 +73,12 @@ class FrozenProbe(Probe):
     reads_device = True
 
     def __init__(self, optimizers: Sequence[Optimizer], accelerator: Accelerator) -> None:
-        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        self._held = {id(weight) for group in groups for weight in group["params"]}
+        self._held = {
+            id(weight)
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for weight in group["params"]
+        }
         self._accelerator = accelerator
         self._inside: _Frozen | None = None
 
@@ -101,12 +105,9 @@ class FrozenProbe(Probe):
         self._modules = modules
         for each in modules:
             each.ns = each.all_ns = 0
-            called = UntracedHook(self.shield(partial(self._called, each)))
-            returned = UntracedHook(self.shield(partial(self._returned, each)))
-            self.hook(
-                each.module.register_forward_pre_hook(called),
-                each.module.register_forward_hook(returned, with_kwargs=True),
-            )
+            self.hear(each.module.register_forward_pre_hook, partial(self._called, each))
+            returned = partial(self._returned, each)
+            self.hear(each.module.register_forward_hook, returned, with_kwargs=True)
 
     def ended(self, reason: str) -> None:
         """Compare what was kept."""
@@ -216,9 +217,10 @@ def fingerprints(several: Sequence[Tensor]) -> Tensor:
         if len(tensor) == len(first):
             rows = tensor.detach()[:ROWS].reshape(min(ROWS, len(tensor)), -1)
             columns = rows[:, :: max(1, rows.shape[1] // NUMBERS)].to(first.device, kind)
-            ends = number, number + columns.shape[1]
-            weights = torch.arange(*ends, device=first.device, dtype=kind).sqrt()
-            sums = sums + (columns * weights).sum(1)
+            numbers = torch.arange(
+                number, number + columns.shape[1], device=first.device, dtype=kind
+            )
+            sums = sums + (columns * numbers.sqrt()).sum(1)
     return sums
 
 

@@ -14,12 +14,12 @@ from functools import partial
 from statistics import median
 from typing import ClassVar
 
+from trainperf.accelerators import Accelerator
 from trainperf.core.interleaving import Baton, this_participant
 from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.interleaving.wire import Turn, TurnTime
 from trainperf.core.phases import DISQUALIFYING, Gap, Tag
 from trainperf.core.steps.records import FINISHED, RunInfo
-from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
 
@@ -31,14 +31,14 @@ _RECURS = (Tag.FIRST_IN_EPOCH, Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
 
 
 def turns_probe(
-    clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1, period: int = 0
+    accelerator: Accelerator, info: RunInfo, micro_batches: int = 1, period: int = 0
 ) -> list[Probe]:
     """The probe, if this process is to take turns; none where ranks are on several machines.
 
     It belongs behind all others: what they do as a step closes is part of the turn.
 
     Args:
-        clock: The device's; `None` where nothing is waited for.
+        accelerator: The device that trains.
         info: Of the run: its ranks, and the settings of its loader.
         micro_batches: Batches of a step.
         period: Batches after which what the loop does now and then comes back; 0 if not known.
@@ -55,10 +55,15 @@ def turns_probe(
             )
         return []
     workers, each = (int(info.config.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
-    ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
-    period = math.ceil(period / micro_batches)
-    ranks = info.rank, info.world_size
-    return [TurnsProbe(Baton(place), ahead, clock, ranks=ranks, period=period)]
+    return [
+        TurnsProbe(
+            Baton(place),
+            0 if can_be_stopped() else math.ceil(workers * each / micro_batches),
+            accelerator.synchronize if accelerator.asynchronous else None,
+            ranks=(info.rank, info.world_size),
+            period=math.ceil(period / micro_batches),
+        )
+    ]
 
 
 class TurnsProbe(Probe):
@@ -67,7 +72,7 @@ class TurnsProbe(Probe):
     Args:
         baton: Says whose turn it is.
         ahead: Steps whose batches the loader may have ready after a while.
-        clock: The device's; `None` where nothing is waited for.
+        synchronize: Waits for the device; `None` where the host computes.
         ranks: That of this process, and how many take the turn together: each ends it after as
             many steps.
         period: Steps after which an epoch, a validation or a checkpoint comes back, as far as it
@@ -80,14 +85,14 @@ class TurnsProbe(Probe):
         self,
         baton: Baton,
         ahead: int,
-        clock: DeviceClock | None,
+        synchronize: Callable[[], object] | None,
         *,
         ranks: tuple[int, int] = (0, 1),
         period: int = 0,
     ) -> None:
         self._baton = baton
         self._ahead = ahead
-        self._clock = clock
+        self._synchronize = synchronize
         self._ranks, self.period = ranks, period
         self._last: dict[Tag, int] = {}
         """Index of the last step with each of these tags."""
@@ -115,8 +120,11 @@ class TurnsProbe(Probe):
         # A trace has no room for the other's turn: it would look like waiting.
         if self._steps < turn.steps or self.recorder.listener is not None:
             return
-        if self._clock is not None:
-            self._finish_on_device(self._clock, draft)
+        if self._synchronize is not None:
+            # What is still queued there is part of this turn, and of its last step.
+            self._synchronize()
+            self.recorder.prolong(draft)
+            draft.tags |= Tag.TURN_BOUNDARY
         self._wait(lambda: self._baton.pass_on(self._times()))
 
     def _wait(self, turn: Callable[[], Turn | None]) -> None:
@@ -138,13 +146,12 @@ class TurnsProbe(Probe):
     def _times(self) -> TurnTime | None:
         if not self._steady_ns:
             return None
-        # The gap that waiting is began when the last step was over.
-        whole = self.recorder.switched_ns - self._began_ns
         return TurnTime(
             steps=self._steps,
             steady=len(self._steady_ns),
             steady_ns=median(self._steady_ns),
-            whole_ns=whole / self._steps,
+            # The gap that waiting is began when the last step was over.
+            whole_ns=(self.recorder.switched_ns - self._began_ns) / self._steps,
             period=self.period,
         )
 
@@ -156,12 +163,3 @@ class TurnsProbe(Probe):
         self._turn = None
         if reason == FINISHED:
             self._baton.leave()
-
-    def _finish_on_device(self, clock: DeviceClock, draft: Draft) -> None:
-        """What is still queued there is part of this turn, and of its last step."""
-        fences = clock.fences()
-        for fence in fences:
-            fence.synchronize()
-        clock.release(fences)
-        self.recorder.prolong(draft)
-        draft.tags |= Tag.TURN_BOUNDARY

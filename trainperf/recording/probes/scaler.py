@@ -47,7 +47,7 @@ class ScalerProbe(RingProbe):
         """Hook one that the scaler may step."""
         self._ids.add(id(optimizer))
         steps = self.shield(partial(self._stepping, id(optimizer)))
-        self.hook(optimizer.register_step_pre_hook(steps))
+        self.undo.callback(optimizer.register_step_pre_hook(steps).remove)
 
     def attempt(self, optimizer: object) -> None:
         """The loop is about to ask the scaler to step *optimizer* with fresh gradients."""
@@ -64,9 +64,8 @@ class ScalerProbe(RingProbe):
 
     def withdraw(self) -> None:
         """No update was due after all: what was announced and not made is no attempt."""
-        draft = self.recorder.draft
-        if draft is not None and self._pending:
-            add(draft, "attempts", -len(self._pending))
+        if self._pending:
+            add(self.recorder.draft, "attempts", -len(self._pending))
             self._pending.clear()
 
     def close(self, draft: Draft) -> None:
