@@ -231,8 +231,7 @@ class AuditProbe(Probe):
             on_demand=False,
             analyse=False,
         )
-        if self._place.first is not None:
-            self._profiler = capture_probe(profile, self._place, self._guard)
+        self._profiler = capture_probe(profile, self._place, self._guard)
         if self._profiler is not None:
             self._profiler.attach(self.recorder)
 

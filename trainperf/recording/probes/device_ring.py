@@ -102,9 +102,8 @@ class Ring:
     value was given up has none: part of a sum is no sum.
     """
 
-    def __init__(self, dtype: torch.dtype, most_buffers: int = MOST_BUFFERS) -> None:
+    def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._most_buffers = most_buffers
         self._accelerator = cache(_readable)
         self._open: dict[_Place, _Buffer] = {}
         """Those that are filled now, by device and stream."""
@@ -185,8 +184,7 @@ class Ring:
         """One in place of the open one, if there was one; `None` when all are in flight."""
         if key in self._open:
             self._copy(key)
-        in_flight = sum(map(len, self._groups)) + len(self._open)
-        if in_flight >= self._most_buffers:
+        if sum(map(len, self._groups)) + len(self._open) >= MOST_BUFFERS:  # those in flight
             return None
         spare = [buffer for buffer in self._spare.get(key, ()) if buffer.width >= width]
         if not spare:

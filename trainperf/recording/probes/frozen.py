@@ -185,8 +185,13 @@ def _plain(tensor: Tensor) -> bool:
 
     Of one that is sharded it would be a collective, of a sparse or an empty one an error.
     """
-    whole = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
-    return whole and not tensor.is_nested and not tensor.is_complex() and tensor.numel() > 0
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_complex()
+        and tensor.numel() > 0
+    )
 
 
 def look(
@@ -200,9 +205,8 @@ def look(
     inputs = [tensor for tensor in given if tensor.ndim]
     outputs = [each for each in results if each.ndim and inputs and len(each) == len(inputs[0])]
     all_of_them = (*inputs, *outputs, weight)
-    if not inputs or not outputs or not weight.ndim or not all(map(_plain, all_of_them)):
-        return []
-    if {tensor.device for tensor in all_of_them} != {weight.device}:
+    readable = inputs and outputs and weight.ndim and all(map(_plain, all_of_them))
+    if not readable or {tensor.device for tensor in all_of_them} != {weight.device}:
         return []
     return [(fingerprints(inputs) + fingerprints([weight]).sum(), fingerprints(outputs))]
 

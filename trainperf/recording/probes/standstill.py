@@ -117,8 +117,9 @@ class StandstillProbe(Probe):
         self._watched, self._trains = threading.get_ident(), threading.current_thread()
         self._since_ns, self._starved = self.recorder.zero_ns, _starved()
         (self._run / STANDSTILL.format(self._rank)).unlink(missing_ok=True)  # of another attempt
-        run = self.shield(self._watch)
-        self._thread = threading.Thread(target=run, name="trainperf standstill", daemon=True)
+        self._thread = threading.Thread(
+            target=self.shield(self._watch), name="trainperf standstill", daemon=True
+        )
         self._thread.start()
         self.undo.callback(self._thread.join, timeout=1.0)
         self.undo.callback(self._stop.set)
@@ -292,8 +293,8 @@ def _spent(thread: int, stack: Stack) -> Spent:
     with suppress(ImportError):
         import resource  # noqa: PLC0415 Windows has none
 
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        spent["paged_bytes"] = usage.ru_majflt * resource.getpagesize()
+        pages = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        spent["paged_bytes"] = pages * resource.getpagesize()
     if any(code.co_filename == _LOADER for code, _ in stack):
         children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
         for child in children:
