@@ -79,7 +79,7 @@ class Probe:
     def hear(
         self,
         register: Callable[..., RemovableHandle],
-        act: Callable[..., object],
+        act: Callable[..., None],
         **options: bool,
     ) -> None:
         """Have torch call *act*, until `detach`, without a compiler tracing it.

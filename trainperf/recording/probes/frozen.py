@@ -114,11 +114,10 @@ class FrozenProbe(Probe):
         again = {each: came_back(each.looks) for each in self._modules if each.looks}
         repeated = [each for each, part in again.items() if part >= LIMITS.worth]
         if repeated:
-            steps = self.recorder.index - FIRST_STEP - TIMED
             spent_ns = sum(each.ns for each in repeated)
             self.learned.update(
                 frozen_modules=", ".join(each.name for each in repeated),
-                frozen_s=spent_ns / steps / 1e9,
+                frozen_s=spent_ns / (self.recorder.index - FIRST_STEP - TIMED) / 1e9,
                 frozen_part=spent_ns / sum(each.all_ns for each in repeated),
                 frozen_slot=PHASES[repeated[0].slot].label,
                 frozen_again=min(again[each] for each in repeated),

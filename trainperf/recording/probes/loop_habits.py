@@ -58,8 +58,12 @@ class ZeroGradProbe(Probe):
             self.learned["gradients_zeroed"] = False
         if self._over or self._expected is not None or backwards_captured():
             return
-        groups = self._optimizer.param_groups
-        parameters = [each for group in groups for each in group["params"] if each.grad is not None]
+        parameters = [
+            parameter
+            for group in self._optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
         if parameters:
             smallest = min(parameters, key=Tensor.numel)
             self._expected = _state(smallest, additions=1)

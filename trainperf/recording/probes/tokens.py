@@ -161,8 +161,9 @@ class TokensProbe(RingProbe):
         self._to_look_into -= 1
         self.noted.setdefault("tokens", note)
         self._measure(marks)
-        text = marks if ignored == 0 else marks != ignored
-        if isinstance(batch, Mapping) and is_packed(batch, text):
+        if isinstance(batch, Mapping) and is_packed(
+            batch, marks if ignored == 0 else marks != ignored
+        ):
             self.learned["packed_rows"], self._to_look_into = True, 0
 
     def _measure(self, tokens: object) -> None:
