@@ -208,8 +208,7 @@ class RingProbe(Probe):
         """Read the group's copies and hand each step its rows."""
         self.ring.resolve()
         for draft in drafts if self.ring.rows_of else ():
-            rows = self.ring.take(draft.index)
-            if rows:
+            if rows := self.ring.take(draft.index):
                 self.fill(draft, rows)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:

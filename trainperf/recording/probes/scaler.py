@@ -88,9 +88,8 @@ class ScalerProbe(RingProbe):
         super().resolve(drafts)
         self._scales.resolve()
         for draft in drafts:
-            scale = self._scales.take(draft.index)
-            if scale:
-                draft.facts["loss_scale"] = scale[-1][0]
+            if scales := self._scales.take(draft.index):
+                draft.facts["loss_scale"] = scales[-1][0]
             if draft.facts["overflows"]:
                 draft.tags |= Tag.OVERFLOW
 
@@ -104,8 +103,7 @@ class ScalerProbe(RingProbe):
             return
         self._pending.discard(key)
         flag = getattr(optimizer, "found_inf", None)
-        if not isinstance(flag, torch.Tensor):
-            return
-        row = self.ring.row(draft.index, flag.device)
-        if row is not None:
-            torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
+        if isinstance(flag, torch.Tensor):
+            row = self.ring.row(draft.index, flag.device)
+            if row is not None:
+                torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
