@@ -33,7 +33,7 @@ def probe(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(watch, "_spent", lambda *_: {"thread": 0.0})
     recorder = Recorder(clock)
     recorder.set_columns(("overhead_ns",), {"overhead_ns"})
-    watched = Unstarted(tmp_path, 0, 1, least_s=60.0, clock=clock)
+    watched = Unstarted(tmp_path, 0, 1, least_s=60.0)
     watched.attach(recorder)
     recorder.fetch()
     return watched

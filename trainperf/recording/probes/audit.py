@@ -72,15 +72,15 @@ class AuditProbe(Probe):
         """Whether operators are looked at, or were until a gap began."""
         self._unreleased: list[Audit] = []
         """They may have left hooks, because the step ended with its update."""
-        self._heard = -1
-        """The last step of which a batch was announced."""
+        self._heard = plan.at - 1
+        """The last step of which a batch was announced, from the first that may be audited on."""
         self.over = False
         """Whether no further step will be audited."""
         self._ledger = ledger
         self._profiler: ProfilerProbe | None = None
+        """Captures a step instead."""
         self._captures_until = -1
         """The last step that it is told of."""
-        """Captures a step instead."""
         guard.when_faulty(self.name, self._give_up)
 
     def begin_batch(self) -> bool:
@@ -115,16 +115,17 @@ class AuditProbe(Probe):
             batch: As the loop has it.
         """
         draft = self.recorder.draft
-        if self._unreleased and draft is not None and draft.index == self._step:
-            self._guard.run(self.name, lambda: self._audit.batch_trained(batch))
-        if self.over or draft is None or not draft.complete:
+        if self.over or draft is None:
             return
         if draft.index == self._step:
-            self._guard.run(self.name, lambda: self._settle(draft))
-        elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
+            if self._unreleased:
+                self._guard.run(self.name, lambda: self._audit.batch_trained(batch))
+            if draft.complete:
+                self._guard.run(self.name, lambda: self._settle(draft))
+        elif draft.complete and self._plan.chosen and draft.index > self._heard:
             # A step began that nobody announced: what is compiled in place calls no hook.
-            why = why_not_eager(self._module) or "the model is not heard in its forward"
-            self._guard.run(self.name, lambda: self._avoid(draft.index, why))
+            unheard = "the model is not heard in its forward"
+            self._guard.run(self.name, lambda: self._avoid(draft.index, unheard))
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """A validation in the middle of a batch is no part of the step."""
@@ -172,7 +173,7 @@ class AuditProbe(Probe):
             if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
                 self.noted[self.name] = "no step was audited: another torch profiler was at work"
                 return False
-            if self._avoid(draft.index, why_not_eager(self._module)):
+            if self._avoid(draft.index):
                 return False
         self._audit = Audit(
             self._module,
@@ -207,8 +208,14 @@ class AuditProbe(Probe):
             f"step {draft.index} was audited{by}, which made it take {duration(took_s)}"
         )
 
-    def _avoid(self, step: int, why: str) -> bool:
-        """Have the second step from now captured if an audit would hurt; whether none is made."""
+    def _avoid(self, step: int, otherwise: str = "") -> bool:
+        """Have the second step from now captured if an audit would hurt; whether none is made.
+
+        Args:
+            step: That is over, or begins.
+            otherwise: Why there is none, where it would not hurt.
+        """
+        why = why_not_eager(self._module) or otherwise
         nothing = why_no_look(torch.device(self._place.device))
         self.over = bool(why or nothing)
         if nothing:
@@ -233,8 +240,7 @@ class AuditProbe(Probe):
             on_demand=False,
             analyse=False,
         )
-        if self._place.first is not None:
-            self._profiler = capture_probe(profile, self._place, self._guard)
+        self._profiler = capture_probe(profile, self._place, self._guard)
         if self._profiler is not None:
             self._profiler.attach(self.recorder)
 

@@ -18,6 +18,7 @@ from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.process_objects import UntracedHook
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -75,10 +76,20 @@ class Probe:
         """How numbers were obtained, as `notes` gives it."""
         return {}
 
-    def hook(self, *handles: RemovableHandle) -> None:
-        """Have these hooks on the user's objects taken back as the fit ends."""
-        for handle in handles:
-            self.undo.callback(handle.remove)
+    def hear(
+        self,
+        register: Callable[..., RemovableHandle],
+        act: Callable[..., None],
+        **options: bool,
+    ) -> None:
+        """Have torch call *act*, until `detach`, without a compiler tracing it.
+
+        Args:
+            register: Of the object that is heard, e.g. its `register_forward_hook`.
+            act: A fault of it switches this probe off.
+            options: Of the registration.
+        """
+        self.undo.callback(register(UntracedHook(self.shield(act)), **options).remove)
 
     def detach(self) -> None:
         """Remove every hook from every object.  Called at the end, also after an exception."""
@@ -197,8 +208,7 @@ class RingProbe(Probe):
         """Read the group's copies and hand each step its rows."""
         self.ring.resolve()
         for draft in drafts if self.ring.rows_of else ():
-            rows = self.ring.take(draft.index)
-            if rows:
+            if rows := self.ring.take(draft.index):
                 self.fill(draft, rows)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
@@ -209,7 +219,7 @@ class RingProbe(Probe):
         return self.ring.dropped
 
 
-def add(draft: Draft, fact: str, amount: float) -> None:
-    """Add to a fact that is summed over the micro-batches of a step."""
-    before = draft.facts[fact]
-    draft.facts[fact] = amount if before is None else before + amount
+def add(draft: Draft | None, fact: str, amount: float) -> None:
+    """Add to a fact that is summed over a step's micro-batches; nothing where no step is open."""
+    if draft is not None:
+        draft.facts[fact] = (draft.facts[fact] or 0) + amount

@@ -85,13 +85,12 @@ class CollectivesProbe(Probe):
             return {}
         # Once: what is asked every ten seconds may not read a log again.
         self._transport = self._transport or transport(os.environ)
-        per_phase = (
+        counted = ", ".join(
             f"{phase.label} {self._counted[phase] / self._steps:.3g}"
             for phase in PHASES
             if self._counted[phase]
         )
-        counted = ", ".join(per_phase) or "none"
-        return {"collectives": counted, "backend": self._backend, **self._transport}
+        return {"collectives": counted or "none", "backend": self._backend, **self._transport}
 
     # -- as a listener to phases and gaps ------------------------------------------------------
 
@@ -133,9 +132,10 @@ def transport(environment: Mapping[str, str]) -> dict[str, Scalar]:
         with log.open(encoding="utf-8", errors="replace") as lines:
             text = lines.read(MOST_LOGGED)
     ways = ", ".join(sorted({*_WAY.findall(text)}))
-    stats = psutil.net_if_stats().items()
-    up = {name: each.speed * 1e6 / 8 for name, each in stats if each.isup}  # as the system says
-    outside = filter(lambda name: is_hardware(INTERFACES / name), up)
+    up = {  # as the system says
+        name: each.speed * 1e6 / 8 for name, each in psutil.net_if_stats().items() if each.isup
+    }
+    outside = [name for name in up if is_hardware(INTERFACES / name)]
     fastest = max(outside, key=lambda name: up[name], default="")
     return {
         **({"nccl_ways": ways} if ways else {}),
@@ -160,12 +160,10 @@ def is_hardware(interface: Path) -> bool:
 
 def _groups() -> list[dist.ProcessGroup]:
     """The process groups of this rank; none where one of them does not count."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return []
     try:
         groups = list(dist.distributed_c10d._world.pg_map)  # noqa: SLF001 there is no public way
         _issued(groups)
-    except (AttributeError, RuntimeError):  # a backend that does not, or a torch that hides them
+    except (AttributeError, RuntimeError):  # a torch that hides or has none; a mute backend
         return []
     return groups
 

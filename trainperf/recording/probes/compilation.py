@@ -88,8 +88,7 @@ class CompileProbe(Probe):
         """Write what is known by now, if anything is new.  Runs every flush."""
         for draft in drafts if self._built else ():
             if draft.host_ns and draft.facts["recompiles"]:  # one that goes on comes again
-                wall_s = sum(draft.host_ns) / 1e9
-                self._steps.append(CompiledStep(step=draft.index, wall_s=wall_s))
+                self._steps.append(CompiledStep(step=draft.index, wall_s=sum(draft.host_ns) / 1e9))
                 self._new = True
         self._write()
 
@@ -119,19 +118,21 @@ class CompileProbe(Probe):
         if self._run is None or not self._new:
             return
         self._new = False
-        document = Compilation(
-            graphs=self._built,
-            compile_s=compiling_s(self._spent_s),
-            recorded=max(0, graphs_recorded() - self._recorded),
-            unrecorded=max(0, _counted("inductor", "cudagraph_skips") - self._unrecorded),
-            compiled=tuple(self._compiled),
-            breaks=tuple(
-                GraphBreak(reason=reason, where=where, times=times)
-                for (reason, where), times in self._breaks.most_common()
+        write_document(
+            Compilation(
+                graphs=self._built,
+                compile_s=compiling_s(self._spent_s),
+                recorded=max(0, graphs_recorded() - self._recorded),
+                unrecorded=max(0, _counted("inductor", "cudagraph_skips") - self._unrecorded),
+                compiled=tuple(self._compiled),
+                breaks=tuple(
+                    GraphBreak(reason=reason, where=where, times=times)
+                    for (reason, where), times in self._breaks.most_common()
+                ),
+                steps=tuple(self._steps),
             ),
-            steps=tuple(self._steps),
+            self._run,
         )
-        write_document(document, self._run)
 
 
 def graphs_built() -> int:

@@ -14,11 +14,10 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from trainperf.core.machine.limits import quota_periods
+from trainperf.core.machine.limits import quota_periods, text_of
 from trainperf.core.machine.processes import PROC
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
@@ -67,8 +66,11 @@ class ContentionProbe(Probe):
 
     def threads_ns(self) -> dict[str, int]:
         """Other thread of Python to the nanoseconds it ran; those of one name together."""
-        names = [name for name in self._sums if name.startswith(_THREAD)]
-        return {name.removeprefix(_THREAD): self._sums[name] for name in names}
+        return {
+            name.removeprefix(_THREAD): ns
+            for name, ns in self._sums.items()
+            if name.startswith(_THREAD)
+        }
 
     def ended(self, reason: str) -> None:
         """The last reading, which may come where no step is open any more."""
@@ -95,12 +97,12 @@ class ContentionProbe(Probe):
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield (None, "span_ns"), self.recorder.now_ns()
         yield (None, "kernel_ns"), round(usage.ru_stime * 1e9)
-        names = ("quota_periods", "throttled_periods")
-        for name, periods in zip(names, quota_periods() or (), strict=False):
+        quota = quota_periods() or ()
+        for name, periods in zip(("quota_periods", "throttled_periods"), quota, strict=False):
             yield (None, name), periods
         trains = self._proc / "thread-self"
         yield from scheduled(trains, "ran_ns", "waited_ns")
-        for worker in _children(trains):
+        for worker in text_of(trains / "children").split():
             yield from scheduled(self._proc / worker, "workers_ran_ns", "workers_waited_ns")
         for thread in threading.enumerate():
             number = thread.native_id
@@ -108,20 +110,13 @@ class ContentionProbe(Probe):
                 yield from scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
 
 
-def _children(task: Path) -> list[str]:
-    """Numbers of the processes that it has started, as far as the kernel tells."""
-    try:
-        return (task / "children").read_text().split()
-    except OSError:
-        return []
-
-
 def scheduled(task: Path, *names: str) -> Counted:
-    """Nanoseconds that a thread ran, and that it waited for a CPU."""
-    with suppress(OSError):  # it has ended, or this system does not count
-        counts = (task / "schedstat").read_bytes().split()
-        for name, count in zip(names, counts, strict=False):
-            yield (task, name), int(count)
+    """Nanoseconds that a thread ran, and that it waited for a CPU.
+
+    Nothing where it has ended, or where this system does not count.
+    """
+    for name, count in zip(names, text_of(task / "schedstat").split(), strict=False):
+        yield (task, name), int(count)
 
 
 def named(thread: threading.Thread) -> str:

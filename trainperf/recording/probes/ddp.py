@@ -64,7 +64,8 @@ class TailProbe(Probe):
         for module in self._modules:
             hook = UntracedHook(self._hook(module))
             for parameter in _told_by(module):
-                self.hook(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+                handle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                self.undo.callback(handle.remove)
 
     def _hook(self, module: DistributedDataParallel) -> Callable[[Parameter], None]:
         # As DDP does: there is no public way.
@@ -161,11 +162,10 @@ def _leaves_out(module: DistributedDataParallel) -> bool:
 
 def _told_by(module: DistributedDataParallel) -> list[Parameter]:
     """The parameters with a hook: the first, and where it may be left out the last one too."""
-    ignored = module.parameters_to_ignore
     trained = [
         parameter
         for name, parameter in module.module.named_parameters()
-        if parameter.requires_grad and name not in ignored
+        if parameter.requires_grad and name not in module.parameters_to_ignore
     ]
     return [*trained[:1], *(trained[1:][-1:] if _leaves_out(module) else ())]
 
@@ -184,8 +184,7 @@ def _buckets(module: DistributedDataParallel) -> tuple[int | None, int | None]:
     From DDP's own statistics, read without waiting: filled in its first ten steps, then in every
     hundredth.  They are not a public interface: where they are gone nothing is said.
     """
-    read = getattr(module, "_get_ddp_logging_data", None)
-    data: Mapping[str, object] = read() if read is not None else {}
+    data: Mapping[str, object] = getattr(module, "_get_ddp_logging_data", dict)()
     sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
     unused = data.get("unused_parameter_size")
     looked = module.find_unused_parameters and isinstance(unused, int)

@@ -10,6 +10,7 @@ On a CPU the buffer *is* host memory, and nothing is copied.
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -101,10 +102,9 @@ class Ring:
     value was given up has none: part of a sum is no sum.
     """
 
-    def __init__(self, dtype: torch.dtype, most_buffers: int = MOST_BUFFERS) -> None:
+    def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._most_buffers = most_buffers
-        self._accelerators: dict[torch.device, Accelerator | None] = {}
+        self._accelerator = cache(_readable)
         self._open: dict[_Place, _Buffer] = {}
         """Those that are filled now, by device and stream."""
         self._spare: dict[_Place, list[_Buffer]] = {}
@@ -126,7 +126,7 @@ class Ring:
 
         Runs every micro-batch.  Makes a tensor only until there are enough, or when rows get wider.
         """
-        accelerator = self._accelerators.get(device) or self._accelerator(device)
+        accelerator = self._accelerator(device)
         if accelerator is None:
             return None
         stream = None
@@ -180,19 +180,11 @@ class Ring:
             return []
         return rows
 
-    def _accelerator(self, device: torch.device) -> Accelerator | None:
-        """`None` for one that does not tell when a copy is done."""
-        if device not in self._accelerators:
-            accelerator = accelerator_of(device)
-            mute = accelerator.asynchronous and Ability.EVENTS in accelerator.lacks()
-            self._accelerators[device] = None if mute else accelerator
-        return self._accelerators[device]
-
     def _another(self, key: _Place, accelerator: Accelerator, width: int) -> _Buffer | None:
         """One in place of the open one, if there was one; `None` when all are in flight."""
-        self._copy(key)
-        in_flight = sum(map(len, self._groups)) + len(self._open)
-        if in_flight >= self._most_buffers:
+        if key in self._open:
+            self._copy(key)
+        if sum(map(len, self._groups)) + len(self._open) >= MOST_BUFFERS:  # those in flight
             return None
         spare = [buffer for buffer in self._spare.get(key, ()) if buffer.width >= width]
         if not spare:
@@ -203,11 +195,14 @@ class Ring:
         return buffer
 
     def _copy(self, key: _Place) -> None:
-        buffer = self._open.pop(key, None)
-        if buffer is None:
-            return
-        if buffer.written:
-            buffer.copy()
-            self._groups[-1].append((key, buffer))
-        else:
-            self._spare.setdefault(key, []).append(buffer)
+        """The open buffer, which has a row at least, is full, or its group ends."""
+        buffer = self._open.pop(key)
+        buffer.copy()
+        self._groups[-1].append((key, buffer))
+
+
+def _readable(device: torch.device) -> Accelerator | None:
+    """The device; `None` for one that does not tell when a copy is done."""
+    accelerator = accelerator_of(device)
+    mute = accelerator.asynchronous and Ability.EVENTS in accelerator.lacks()
+    return None if mute else accelerator

@@ -6,6 +6,7 @@ here imports the compiler; where nobody has loaded it nothing was compiled.
 
 import re
 import sys
+from itertools import chain
 from types import ModuleType
 
 from trainperf.audit.stack_frames import shown_path
@@ -55,8 +56,7 @@ def recompile_reason(entry: object) -> str | None:
     if again is None or again[2] == "0":
         return None
     last = f"{again[1]}/{int(again[2]) - 1}: "
-    guards = getattr(utilities(), "guard_failures", {}).values()
-    reasons = (reason for of_function in guards for reason in of_function)
+    reasons = chain.from_iterable(getattr(utilities(), "guard_failures", {}).values())
     return next((reason for reason in reasons if reason.startswith(last)), "no reason recorded")
 
 
@@ -69,15 +69,12 @@ def graphs_recorded() -> int:
     """CUDA graphs that compiled code has recorded on this thread's devices; written, never run."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
     containers = getattr(getattr(trees, "local", None), "tree_manager_containers", {})
-    managers = (each.tree_manager for each in containers.values() if each.tree_manager)
     # An iterator that counts shows its next number.
-    return sum(int(repr(each.graph_counter)[len("count(") : -1]) for each in managers)
-
-
-def explained(reason: str) -> str:
-    """The sentence that says why a graph ended; the first line where torch explains nothing."""
-    match = _EXPLANATION.search(reason)
-    return match[1].strip() if match else first_line(reason)
+    return sum(
+        int(repr(each.tree_manager.graph_counter)[len("count(") : -1])
+        for each in containers.values()
+        if each.tree_manager
+    )
 
 
 def first_line(text: str) -> str:
@@ -106,8 +103,9 @@ def compiling_s(before_s: float = 0.0) -> float | None:
 
 
 def graph_break(entry: object) -> tuple[str, str]:
-    """Reason and place of one."""
+    """Why a graph ended, in a sentence or in the first line where torch explains nothing; where."""
     kept = vars(entry)
-    frames = kept.get("user_stack")
+    reason, frames = kept.get("reason") or "", kept.get("user_stack")
+    explanation = _EXPLANATION.search(reason)
     where = f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return explained(kept.get("reason") or ""), where
+    return explanation[1].strip() if explanation else first_line(reason), where

@@ -30,7 +30,7 @@ from trainperf.core.machine.clocks import thread_ns
 from trainperf.core.phases import FIRST_GAP, PHASES, Tag
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import graphs_built
-from trainperf.recording.process_objects import UntracedHook, is_compiled, living
+from trainperf.recording.process_objects import is_compiled, living
 from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
 
@@ -73,8 +73,12 @@ class FrozenProbe(Probe):
     reads_device = True
 
     def __init__(self, optimizers: Sequence[Optimizer], accelerator: Accelerator) -> None:
-        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        self._held = {id(weight) for group in groups for weight in group["params"]}
+        self._held = {
+            id(weight)
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for weight in group["params"]
+        }
         self._accelerator = accelerator
         self._inside: _Frozen | None = None
 
@@ -101,23 +105,19 @@ class FrozenProbe(Probe):
         self._modules = modules
         for each in modules:
             each.ns = each.all_ns = 0
-            called = UntracedHook(self.shield(partial(self._called, each)))
-            returned = UntracedHook(self.shield(partial(self._returned, each)))
-            self.hook(
-                each.module.register_forward_pre_hook(called),
-                each.module.register_forward_hook(returned, with_kwargs=True),
-            )
+            self.hear(each.module.register_forward_pre_hook, partial(self._called, each))
+            returned = partial(self._returned, each)
+            self.hear(each.module.register_forward_hook, returned, with_kwargs=True)
 
     def ended(self, reason: str) -> None:
         """Compare what was kept."""
         again = {each: came_back(each.looks) for each in self._modules if each.looks}
         repeated = [each for each, part in again.items() if part >= LIMITS.worth]
         if repeated:
-            steps = self.recorder.index - FIRST_STEP - TIMED
             spent_ns = sum(each.ns for each in repeated)
             self.learned.update(
                 frozen_modules=", ".join(each.name for each in repeated),
-                frozen_s=spent_ns / steps / 1e9,
+                frozen_s=spent_ns / (self.recorder.index - FIRST_STEP - TIMED) / 1e9,
                 frozen_part=spent_ns / sum(each.all_ns for each in repeated),
                 frozen_slot=PHASES[repeated[0].slot].label,
                 frozen_again=min(again[each] for each in repeated),
@@ -184,8 +184,13 @@ def _plain(tensor: Tensor) -> bool:
 
     Of one that is sharded it would be a collective, of a sparse or an empty one an error.
     """
-    whole = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
-    return whole and not tensor.is_nested and not tensor.is_complex() and tensor.numel() > 0
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_complex()
+        and tensor.numel() > 0
+    )
 
 
 def look(
@@ -199,9 +204,8 @@ def look(
     inputs = [tensor for tensor in given if tensor.ndim]
     outputs = [each for each in results if each.ndim and inputs and len(each) == len(inputs[0])]
     all_of_them = (*inputs, *outputs, weight)
-    if not inputs or not outputs or not weight.ndim or not all(map(_plain, all_of_them)):
-        return []
-    if {tensor.device for tensor in all_of_them} != {weight.device}:
+    readable = inputs and outputs and weight.ndim and all(map(_plain, all_of_them))
+    if not readable or {tensor.device for tensor in all_of_them} != {weight.device}:
         return []
     return [(fingerprints(inputs) + fingerprints([weight]).sum(), fingerprints(outputs))]
 
@@ -216,9 +220,10 @@ def fingerprints(several: Sequence[Tensor]) -> Tensor:
         if len(tensor) == len(first):
             rows = tensor.detach()[:ROWS].reshape(min(ROWS, len(tensor)), -1)
             columns = rows[:, :: max(1, rows.shape[1] // NUMBERS)].to(first.device, kind)
-            ends = number, number + columns.shape[1]
-            weights = torch.arange(*ends, device=first.device, dtype=kind).sqrt()
-            sums = sums + (columns * weights).sum(1)
+            numbers = torch.arange(
+                number, number + columns.shape[1], device=first.device, dtype=kind
+            )
+            sums = sums + (columns * numbers.sqrt()).sum(1)
     return sums
 
 

@@ -42,8 +42,7 @@ class GarbageProbe(Probe):
         if phase == "start":
             self._began = recorder.now_ns() if recorder.slot < FIRST_GAP else 0
         elif self._began:
-            if recorder.draft is not None:
-                add(recorder.draft, "gc_ns", recorder.now_ns() - self._began)
+            add(recorder.draft, "gc_ns", recorder.now_ns() - self._began)
             self._began = 0
 
     callback: ClassVar[CodeType] = _listen.__code__

@@ -25,7 +25,7 @@ from trainperf.audit.inference_state import (
 from trainperf.audit.stack_frames import place
 from trainperf.core.phases import Phase
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.process_objects import UntracedHook, is_compiled
+from trainperf.recording.process_objects import is_compiled
 from trainperf.recording.recorder import Draft
 
 
@@ -80,14 +80,12 @@ class InferenceProbe(Probe):
         model = self._model = next(self._turns, None)
         if model is None or is_compiled(model):
             return
-        learned = self.learned
-        unplaced = "answers_drawn" in learned and "answers_drawn_in" not in learned
-        follows = unplaced and not learned.get("train_mode")
+        unplaced = "answers_drawn" in self.learned and "answers_drawn_in" not in self.learned
+        follows = unplaced and not self.learned.get("train_mode")
         for name, part in model.named_modules() if follows else [("", model)]:
             if not is_compiled(part):
                 self._watch(name, part)
-        ends = UntracedHook(self.shield(partial(self._ends, model, follows)))
-        self.hook(model.register_forward_hook(ends))
+        self.hear(model.register_forward_hook, partial(self._ends, model, follows))
 
     def _end_look(self, model: nn.Module) -> None:
         """The step is over, with a forward that was looked at or without one."""
@@ -108,21 +106,23 @@ class InferenceProbe(Probe):
 
         def ends(*hook: object) -> None:
             before = self._states.pop(name, None)
-            if before is None or hook[-1] is None:
-                return
-            if torch.equal(before, generator_state(self._device)):
+            if (
+                before is None
+                or hook[-1] is None
+                or torch.equal(before, generator_state(self._device))
+            ):
                 return
             if not name:
                 self.learned["answers_drawn"] = True
             elif "answers_drawn_in" not in self.learned:  # inner modules end before outer ones
                 code = type(part).forward.__code__
-                self.learned["answers_drawn_in"] = f"{name} ({type(part).__name__})"
-                self.learned["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
+                self.learned.update(
+                    answers_drawn_in=f"{name} ({type(part).__name__})",
+                    answers_drawn_at=place(code.co_filename, code.co_firstlineno),
+                )
 
-        self.hook(
-            part.register_forward_pre_hook(UntracedHook(self.shield(begins))),
-            part.register_forward_hook(UntracedHook(self.shield(ends)), always_call=True),
-        )
+        self.hear(part.register_forward_pre_hook, begins)
+        self.hear(part.register_forward_hook, ends, always_call=True)
 
     def _ends(self, model: nn.Module, followed: bool, *hook: object) -> None:  # noqa: FBT001
         """A forward of the model returned; the first of a step is looked at."""
@@ -131,20 +131,19 @@ class InferenceProbe(Probe):
             return
         self._look_at_mode(model)
         self._looks += 1
-        learned = self.learned
-        learned["answers_looked_at"] = self._looks
+        self.learned["answers_looked_at"] = self._looks
         if followed:  # outside of its parts, if in none of them
-            learned.setdefault("answers_drawn_in", "")
-        learned.setdefault("grad_mode", grad_mode())
-        graph = None if "answer_graph_nodes" in learned else graph_size(hook[-1])
+            self.learned.setdefault("answers_drawn_in", "")
+        self.learned.setdefault("grad_mode", grad_mode())
+        graph = None if "answer_graph_nodes" in self.learned else graph_size(hook[-1])
         if graph is not None:
-            learned["grad_mode"] = grad_mode()
-            learned["answer_graph_nodes"] = graph.nodes
-            learned["answer_graph_bytes"] = graph.kept_bytes
+            self.learned.update(
+                grad_mode=grad_mode(),
+                answer_graph_nodes=graph.nodes,
+                answer_graph_bytes=graph.kept_bytes,
+            )
 
     def _look_at_mode(self, module: nn.Module) -> None:
-        kinds = in_train_mode(module)
-        self.learned.setdefault("train_mode", "")
-        if kinds:
-            named = (f"{number:,} {kind}" for kind, number in kinds.most_common())
-            self.learned["train_mode"] = ", ".join(named)
+        kinds = in_train_mode(module).most_common()
+        named = ", ".join(f"{number:,} {kind}" for kind, number in kinds)
+        self.learned["train_mode"] = named or self.learned.get("train_mode", "")

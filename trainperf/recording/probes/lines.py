@@ -58,8 +58,11 @@ class LinesProbe(Probe):
         WORKER_LINES.forget_the_gone()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
         self._write_due.next_ns = monotonic_ns() + _FIRST_WRITE_NS
-        sample = self.shield(self._sampler.sample_until_stopped)
-        self._sampler.start(threading.get_ident(), sample, "trainperf lines")
+        self._sampler.start(
+            threading.get_ident(),
+            self.shield(self._sampler.sample_until_stopped),
+            "trainperf lines",
+        )
 
     def detach(self) -> None:
         """Stop, and write what was seen."""

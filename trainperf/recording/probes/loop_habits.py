@@ -17,7 +17,7 @@ from trainperf.audit.nested import tensors
 from trainperf.core.phases import Gap
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.process_objects import UntracedHook, is_compiled
+from trainperf.recording.process_objects import is_compiled
 from trainperf.recording.recorder import Draft
 
 
@@ -43,7 +43,7 @@ class ZeroGradProbe(Probe):
 
     def begin(self) -> None:
         """Wait for the first update."""
-        self.hook(self._optimizer.register_step_post_hook(self.shield(self._updated)))
+        self.hear(self._optimizer.register_step_post_hook, self._updated)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Nothing is left to be seen after the second update.  Every flush."""
@@ -58,13 +58,16 @@ class ZeroGradProbe(Probe):
             self.learned["gradients_zeroed"] = False
         if self._over or self._expected is not None or backwards_captured():
             return
-        groups = self._optimizer.param_groups
-        parameters = [each for group in groups for each in group["params"] if each.grad is not None]
+        parameters = [
+            parameter
+            for group in self._optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
         if parameters:
             smallest = min(parameters, key=Tensor.numel)
             self._expected = _state(smallest, additions=1)
-            hears = UntracedHook(self.shield(self._accumulated))
-            self.hook(smallest.register_post_accumulate_grad_hook(hears))
+            self.hear(smallest.register_post_accumulate_grad_hook, self._accumulated)
 
     def _accumulated(self, parameter: Tensor) -> None:
         """A gradient was added to."""
@@ -95,8 +98,7 @@ class ValidationProbe(Probe):
         self.detach()
         self._begins = begins
         if begins and not graphs_built() and not is_compiled(self._module):
-            hears = UntracedHook(self.shield(self._look))
-            self.hook(self._module.register_forward_hook(hears, with_kwargs=True))
+            self.hear(self._module.register_forward_hook, self._look, with_kwargs=True)
 
     def _look(self, _: object, args: object, kwargs: object, __: object) -> None:
         if self.recorder.slot == Gap.VALIDATION:

@@ -47,9 +47,7 @@ class LossProbe(RingProbe):
         if draft is None:
             return
         value = loss.get("loss") if isinstance(loss, dict) else loss
-        if isinstance(value, torch.Tensor):
-            if value.numel() != 1:
-                return
+        if isinstance(value, torch.Tensor) and value.numel() == 1:
             if not value.is_cpu:
                 row = self.ring.row(draft.index, value.device)
                 if row is not None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import psutil
 
 from trainperf.accelerators import Ability, Accelerator
+from trainperf.core.machine.limits import text_of
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.recording.probes.base import SampledProbe
 
@@ -42,9 +43,11 @@ class DeviceMemoryProbe(SampledProbe):
     def read(self) -> Mapping[str, int]:
         """What is held now, and what was counted so far."""
         stats = self._accelerator.memory_stats()
-        # None at all: nothing was allocated yet.
-        counted = {fact: key for fact, key in self._keys.items() if key in stats or not stats}
-        return {fact: stats.get(key, 0) for fact, key in counted.items()}
+        return {
+            fact: stats.get(key, 0)
+            for fact, key in self._keys.items()
+            if key in stats or not stats  # none at all: nothing was allocated yet
+        }
 
 
 class DeviceUseProbe(SampledProbe):
@@ -97,17 +100,16 @@ class ResidentMemoryProbe(SampledProbe):
 
 
 _STATUS = Path("/proc/self/status")
-_SIZES = re.compile(rb"^Rss(Anon|Shmem|File):\s+(\d+) kB$", re.MULTILINE)
+_SIZES = re.compile(r"^Rss(Anon|Shmem|File):\s+(\d+) kB$", re.MULTILINE)
 
 
-ANONYMOUS, SHARED, MAPPED = b"Anon", b"Shmem", b"File"
+ANONYMOUS, SHARED, MAPPED = "Anon", "Shmem", "File"
 """Parts of the resident set: shared are e.g. batches from workers, mapped are pages of files."""
 
 
-def status_bytes(status: Path = _STATUS) -> dict[bytes, int]:
+def status_bytes(status: Path = _STATUS) -> dict[str, int]:
     """Bytes of each part of this process's resident set; empty where they are not all told."""
-    sizes = _SIZES.findall(status.read_bytes()) if status.is_file() else []
-    parts = {part: int(kibibytes) * 1024 for part, kibibytes in sizes}
+    parts = {part: int(kibibytes) * 1024 for part, kibibytes in _SIZES.findall(text_of(status))}
     return parts if parts.keys() == {ANONYMOUS, SHARED, MAPPED} else {}
 
 

@@ -60,8 +60,9 @@ class LedgerProbe(Probe):
 
     def audited(self, followed: Storages, step: int, micro_batches: int) -> None:
         """A step is complete whose storages were followed: write what they were."""
-        ledger = followed.complete(count(self._trained))
-        self._audited = msgspec.structs.replace(ledger, step=step, micro_batches=micro_batches)
+        self._audited = msgspec.structs.replace(
+            followed.complete(count(self._trained)), step=step, micro_batches=micro_batches
+        )
         self._line_of = followed.line_of
         write_document(self._audited, self._run)
 

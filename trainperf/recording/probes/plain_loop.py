@@ -8,7 +8,7 @@ import torch
 from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.process_objects import UntracedHook, is_compiled
+from trainperf.recording.process_objects import is_compiled
 from trainperf.recording.recorder import Draft
 from trainperf.recording.run_identity import type_name
 
@@ -41,7 +41,7 @@ class PlainLoopProbe(Probe):
         """Wait for the first forward."""
         module = self._module
         if isinstance(module, torch.nn.Module) and not is_compiled(module):
-            self.hook(module.register_forward_pre_hook(UntracedHook(self.shield(self._look))))
+            self.hear(module.register_forward_pre_hook, self._look)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the micro-batches of complete groups, and see what is bracketed.  Every flush."""

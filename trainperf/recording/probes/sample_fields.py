@@ -36,14 +36,13 @@ def fields_made(code: CodeType) -> Mapping[int, str]:
         makes[field].append(value)
     owners: dict[int, str] = {}
     for field, values in makes.items():
-        every = (node for value in _with_its_variables(values, tree) for node in ast.walk(value))
-        owners.update((id(node), field) for node in every)
+        for value in _with_its_variables(values, tree):
+            owners.update((id(node), field) for node in ast.walk(value))
     lines: dict[int, set[str]] = defaultdict(set)
     for node in ast.walk(tree):
         if isinstance(node, _COMPUTES) and not isinstance(getattr(node, "ctx", None), ast.Store):
             lines[node.lineno].add(owners.get(id(node), ""))
-    alone = {line: "".join(fields) for line, fields in lines.items() if len(fields) == 1}
-    return {line: field for line, field in alone.items() if field}
+    return {line: "".join(own) for line, own in lines.items() if len(own) == 1 and "" not in own}
 
 
 def _fields(tree: ast.Module, function: str) -> Iterator[tuple[str, ast.expr]]:

@@ -47,7 +47,7 @@ class ScalerProbe(RingProbe):
         """Hook one that the scaler may step."""
         self._ids.add(id(optimizer))
         steps = self.shield(partial(self._stepping, id(optimizer)))
-        self.hook(optimizer.register_step_pre_hook(steps))
+        self.undo.callback(optimizer.register_step_pre_hook(steps).remove)
 
     def attempt(self, optimizer: object) -> None:
         """The loop is about to ask the scaler to step *optimizer* with fresh gradients."""
@@ -64,9 +64,8 @@ class ScalerProbe(RingProbe):
 
     def withdraw(self) -> None:
         """No update was due after all: what was announced and not made is no attempt."""
-        draft = self.recorder.draft
-        if draft is not None and self._pending:
-            add(draft, "attempts", -len(self._pending))
+        if self._pending:
+            add(self.recorder.draft, "attempts", -len(self._pending))
             self._pending.clear()
 
     def close(self, draft: Draft) -> None:
@@ -89,9 +88,8 @@ class ScalerProbe(RingProbe):
         super().resolve(drafts)
         self._scales.resolve()
         for draft in drafts:
-            scale = self._scales.take(draft.index)
-            if scale:
-                draft.facts["loss_scale"] = scale[-1][0]
+            if scales := self._scales.take(draft.index):
+                draft.facts["loss_scale"] = scales[-1][0]
             if draft.facts["overflows"]:
                 draft.tags |= Tag.OVERFLOW
 
@@ -105,8 +103,7 @@ class ScalerProbe(RingProbe):
             return
         self._pending.discard(key)
         flag = getattr(optimizer, "found_inf", None)
-        if not isinstance(flag, torch.Tensor):
-            return
-        row = self.ring.row(draft.index, flag.device)
-        if row is not None:
-            torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
+        if isinstance(flag, torch.Tensor):
+            row = self.ring.row(draft.index, flag.device)
+            if row is not None:
+                torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync

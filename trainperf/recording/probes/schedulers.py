@@ -35,10 +35,9 @@ class SchedulersProbe(Probe):
 
     def config(self) -> dict[str, Scalar]:
         """What was counted so far."""
-        stepped = zip(self._begun, self._stepped(), strict=False)
         steps = [
             after - before
-            for before, after in stepped
+            for before, after in zip(self._begun, self._stepped(), strict=False)
             if isinstance(before, int) and isinstance(after, int)
         ]
         if not steps or not self._updates:

@@ -173,11 +173,14 @@ def inapplicable(kind: LoopKind) -> dict[str, str]:
     """Facts and readings that a loop of this kind cannot have, each with the reason."""
     if kind.trains:
         return {"latency_ns": NO_INFERENCE}
-    facts = (fact for measure in OF_TRAINING for fact in FACTS_OF[measure])
-    readings = (meter.name for meter in METERS if meter.measure in OF_TRAINING)
-    phases = map(phase_reading, ("backward", "optimizer"))
-    others = (*readings, *phases, OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S)
-    return dict.fromkeys((*facts, *others), NO_TRAINING)
+    lacking = [name for measure in OF_TRAINING for name in _names(measure)]
+    lacking += [*map(phase_reading, ("backward", "optimizer"))]
+    return dict.fromkeys([*lacking, OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S], NO_TRAINING)
+
+
+def _names(measure: Measure) -> tuple[str, ...]:
+    """Facts that a measurement needs, and the readings that are made of them."""
+    return (*FACTS_OF[measure], *(meter.name for meter in METERS if meter.measure is measure))
 
 
 def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
@@ -188,10 +191,8 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     if accelerator.asynchronous and chosen.reads:
         chosen.clock = DeviceClock(accelerator)
     for measure in EVERYTHING - requested:
-        readings = (meter.name for meter in METERS if meter.measure is measure)
-        chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
-    elsewhere = ELSEWHERE["device" if accelerator.asynchronous else "cpu"]
-    for facts, reason in elsewhere.items():
+        chosen.without(_names(measure), NOT_REQUESTED)
+    for facts, reason in ELSEWHERE["device" if accelerator.asynchronous else "cpu"].items():
         chosen.without(facts, reason)
     # Marks are read before the tail, which may take back what they tell.
     if chosen.clock is not None and requested & {Measure.DATA_WAIT, Measure.H2D, Measure.TAIL}:

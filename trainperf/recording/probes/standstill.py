@@ -22,8 +22,9 @@ from torch.utils.data import dataloader
 
 from trainperf.core.artifacts.standstill import ENDED, Standstill
 from trainperf.core.errors import RunError
-from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
-from trainperf.core.machine.processes import has_died
+from trainperf.core.machine.clocks import TimingEvent
+from trainperf.core.machine.limits import text_of
+from trainperf.core.machine.processes import PROC, has_died
 from trainperf.core.phases import FIRST_GAP, Gap, Tag
 from trainperf.core.run_directory import (
     FLIGHT_RECORDER,
@@ -57,14 +58,13 @@ COMPUTING = 0.5
 """The same of the process and its children, from which on they work at that place."""
 SPINNING = 0.9
 """The same of a thread from which on it asks a device without a pause whether that is done."""
-AGAIN_NS = 60_000_000_000
+AGAIN_S = 60.0
 """Between two files of what goes on."""
 
 _STEPS = 256
 _DEEPEST = 64
 _DISTRIBUTED = str(Path(dist.__file__).parent)
 _LOADER = dataloader.__file__
-_OF_PROCESS = ("busy", "paged_bytes")
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
 
@@ -85,7 +85,6 @@ class StandstillProbe(Probe):
         world_size: Of the job.
         least_s: Without the end of a step, after which a rank may stand still.
         on_host: Whether the host computes: else its thread may wait for a device at full speed.
-        clock: By which that is told.
     """
 
     name = "standstill"
@@ -98,11 +97,9 @@ class StandstillProbe(Probe):
         *,
         least_s: float,
         on_host: bool = True,
-        clock: HostClock = monotonic_ns,
     ) -> None:
         self._run, self._rank, self._world_size = run, rank, world_size
         self._on_host, self._least_ns = on_host, int(least_s * 1e9)
-        self._clock = clock
         self._latest: deque[Draft] = deque(maxlen=_STEPS)
         """Steps that are over."""
         self._step = -1
@@ -110,10 +107,9 @@ class StandstillProbe(Probe):
         self._place_ns = 0
         self._spent: Spent | None = None
         """What was spent before, once it was seen there twice."""
-        self._spot, self._one_spot = -1, True
-        """The innermost instruction there, and whether it is in one call all the time."""
+        self._spots: set[int] = set()
+        """Its innermost instructions: one, if it is in one call all the time."""
         self._written: Standstill | None = None
-        self._due_ns = 0
         self._stop = threading.Event()
 
     def begin(self) -> None:
@@ -121,8 +117,9 @@ class StandstillProbe(Probe):
         self._watched, self._trains = threading.get_ident(), threading.current_thread()
         self._since_ns, self._starved = self.recorder.zero_ns, _starved()
         (self._run / STANDSTILL.format(self._rank)).unlink(missing_ok=True)  # of another attempt
-        run = self.shield(self._watch)
-        self._thread = threading.Thread(target=run, name="trainperf standstill", daemon=True)
+        self._thread = threading.Thread(
+            target=self.shield(self._watch), name="trainperf standstill", daemon=True
+        )
         self._thread.start()
         self.undo.callback(self._thread.join, timeout=1.0)
         self.undo.callback(self._stop.set)
@@ -130,7 +127,7 @@ class StandstillProbe(Probe):
     def ended(self, reason: str) -> None:
         """What lasted as an error or a signal ended the fit is told in its report."""
         if reason == FINISHED:
-            self._goes_on(self._clock())
+            self._goes_on(self.recorder.now_ns())
 
     def seal(self) -> tuple[TimingEvent, ...]:
         """Keep the steps that are written next.  Every flush."""
@@ -139,7 +136,8 @@ class StandstillProbe(Probe):
 
     def look(self) -> None:
         """See whether a step has ended since the last look, and what lasts if none has."""
-        now, recorder = self._clock(), self.recorder
+        recorder = self.recorder
+        now = recorder.now_ns()
         if recorder.index != self._step:
             self._goes_on(now)
             draft = recorder.draft
@@ -155,15 +153,14 @@ class StandstillProbe(Probe):
             self._write(now, [], limit_ns)
             return
         frame, stack = running_in(self._watched)
-        spot = -1 if frame is None else frame.f_lasti
         # Without the innermost frames of Python's own library: a wait there asks again and again.
         place = [*dropwhile(lambda frame: kind_of(frame[0].co_filename) == LIBRARY, stack)]
         if place != self._place:
-            self._place, self._place_ns, self._spent = place, now, None
-            self._spot, self._one_spot = spot, True
+            self._place, self._place_ns = place, now
+            self._spent, self._spots = None, set()
         elif self._spent is None:
             self._place_ns, self._spent = now, _spent(self._watched, stack)
-        self._one_spot = self._one_spot and spot == self._spot
+        self._spots.add(-1 if frame is None else frame.f_lasti)
         if lasts_ns >= limit_ns:
             self._write(now, stack, limit_ns)
 
@@ -185,7 +182,6 @@ class StandstillProbe(Probe):
     def _goes_on(self, now: int) -> None:
         written, self._written = self._written, None
         if written is not None:
-            self._due_ns = 0
             self._save(msgspec.structs.replace(written, at_s=self._fit_s(now), over=True))
 
     def _write(self, now: int, stack: Stack, limit_ns: int) -> None:
@@ -195,18 +191,17 @@ class StandstillProbe(Probe):
         """
         stayed_s = (now - self._place_ns) / 1e9 if self._spent else 0.0
         rates = self._rates(stayed_s, stack)
-        own = _own_depth(stack)
-        spins = not self._on_host and rates.get("thread", 0.0) >= SPINNING and self._one_spot
-        busy = max(0.0, rates.get("busy", 0.0))  # children may have ended
-        apart = (rate for of, rate in rates.items() if of not in _OF_PROCESS)
-        goes_on = max(apart, default=0.0) >= GOES_ON
-        waits = spins or not (goes_on or busy >= COMPUTING)
+        busy = max(0.0, rates.pop("busy", 0.0))  # children may have ended
+        paged_bytes_per_s = rates.pop("paged_bytes", 0.0)
+        one_call = not self._on_host and len(self._spots) == 1
+        spins = one_call and rates.get("thread", 0.0) >= SPINNING
+        goes_on = busy >= COMPUTING or max(rates.values(), default=0.0) >= GOES_ON
         stays = STAYS * stayed_s >= self._least_ns / 1e9 and not self._may_be_over(stack)
-        still = own >= 0 and stays and waits
-        first = self._written is None or not self._written.still
-        if now < self._due_ns and not (still and first):
+        own, written = _own_depth(stack), self._written
+        still = own >= 0 and stays and (spins or not goes_on)
+        begins = still and (written is None or not written.still)
+        if written is not None and not begins and self._fit_s(now) < written.at_s + AGAIN_S:
             return
-        self._due_ns = now + AGAIN_NS
         self._written = Standstill(
             rank=self._rank,
             step=self._step,
@@ -216,8 +211,8 @@ class StandstillProbe(Probe):
             settled_s=(1 + 3 / LOOKS) * limit_ns / 1e9,
             still=still,
             busy=busy,
-            paged_bytes_per_s=rates.get("paged_bytes", 0.0),
-            handles=_handled(self._watched) if stack else _named(last_error()),
+            paged_bytes_per_s=paged_bytes_per_s,
+            handles=_handled(self._watched if stack else None),
             stack=tuple(
                 described(code, line or code.co_firstlineno)
                 for code, line in reversed(stack[:_DEEPEST])
@@ -228,23 +223,20 @@ class StandstillProbe(Probe):
             starved=_starved() - self._starved,
         )
         self._save(self._written)
-        if still and first:
+        if begins:
             with suppress(RuntimeError):
                 _dump(self._run / FLIGHT_RECORDER.format(self._rank))
-        if still and first and self._rank == 0:
-            minutes = (now - self._since_ns) / 60e9
+        if begins and self._rank == 0:
             log.warning(
                 "trainperf: no step has ended for %.1f min; `trainperf report %s` says what each "
                 "rank is at",
-                *(minutes, self._run),
+                *((now - self._since_ns) / 60e9, self._run),
             )
 
     def _rates(self, stayed_s: float, stack: Stack) -> Spent:
         """What is spent in a second at this place."""
-        before = self._spent
-        if before is None or not stayed_s:
-            return {}
-        spent = _spent(self._watched, stack)
+        before = self._spent or {}
+        spent = _spent(self._watched, stack) if stayed_s else {}
         return {of: (now - before.get(of, 0.0)) / stayed_s for of, now in spent.items()}
 
     def _may_be_over(self, stack: Stack) -> bool:
@@ -258,8 +250,7 @@ class StandstillProbe(Probe):
         return recorder.index >= 0 and recorder.awaits_batch and apart and not waits
 
     def _save(self, standstill: Standstill) -> None:
-        file = self._run / STANDSTILL.format(self._rank)
-        write_atomically(file, msgspec.json.encode(standstill))
+        write_atomically(self._run / STANDSTILL.format(self._rank), msgspec.json.encode(standstill))
 
     def _fit_s(self, ns: int) -> float:
         return (ns - self.recorder.zero_ns) / 1e9
@@ -302,8 +293,8 @@ def _spent(thread: int, stack: Stack) -> Spent:
     with suppress(ImportError):
         import resource  # noqa: PLC0415 Windows has none
 
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        spent["paged_bytes"] = usage.ru_majflt * resource.getpagesize()
+        pages = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        spent["paged_bytes"] = pages * resource.getpagesize()
     if any(code.co_filename == _LOADER for code, _ in stack):
         children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
         for child in children:
@@ -314,19 +305,14 @@ def _spent(thread: int, stack: Stack) -> Spent:
 
 def _starved() -> int:
     """Processes that the system has ended for lack of memory since it began; 0 if unknown."""
-    with suppress(OSError):
-        counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
-        return int(counts.get("oom_kill", 0))
-    return 0
+    counts = dict(line.split() for line in text_of(PROC / "vmstat").splitlines())
+    return int(counts.get("oom_kill", 0))
 
 
-def _handled(thread: int) -> str:
-    """Type of the exception that a thread handles; empty without one."""
-    handled: Any = sys._current_exceptions().get(thread)  # noqa: SLF001
-    return _named(handled[1] if isinstance(handled, tuple) else handled)  # until Python 3.11
-
-
-def _named(error: BaseException | None) -> str:
+def _handled(thread: int | None) -> str:
+    """Type of the exception that a thread handles, or that ended the one that is gone, if any."""
+    error: Any = last_error() if thread is None else sys._current_exceptions().get(thread)  # noqa: SLF001
+    error = error[1] if isinstance(error, tuple) else error  # until Python 3.11
     return "" if error is None else type(error).__name__
 
 

@@ -38,7 +38,7 @@ TARGETS = (
 WINDOW = 64
 """Masks on the host that are kept and summed in a row, at the latest as their group is sealed."""
 _MOST_HELD = 1 << 20
-"""Tokens of the masks that are kept."""
+"""Tokens of the masks that are kept, were each as large as the last one."""
 _FIRST = 16
 """Masks that tell whether each has memory of its own."""
 
@@ -85,8 +85,6 @@ class TokensProbe(RingProbe):
         """Tokens if every batch were as wide as its longest sequence."""
         self._kept: torch.Tensor | None = None
         self._waiting: list[_Mask] = []
-        self._held = 0
-        """Tokens of what waits."""
         self._first: list[_Mask] | None = []
         """The first masks, kept to see whether each has memory of its own; `None` after that."""
         self._apart = False
@@ -113,8 +111,8 @@ class TokensProbe(RingProbe):
             # Some are summed in a row: after a real step, whose work has filled the caches, the sum
             # of one takes 60 to 180 µs, and that of sixteen some 400, most of it for fetching code.
             self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
-            self._held += marks.numel()
-            if not self._apart or len(self._waiting) >= WINDOW or self._held >= _MOST_HELD:
+            held = len(self._waiting)
+            if not self._apart or held >= WINDOW or held * marks.numel() >= _MOST_HELD:
                 self._sum()
 
     def seal(self) -> Sequence[TimingEvent]:
@@ -163,10 +161,10 @@ class TokensProbe(RingProbe):
         self._to_look_into -= 1
         self.noted.setdefault("tokens", note)
         self._measure(marks)
-        text = marks if ignored == 0 else marks != ignored
-        unknown = "packed_rows" not in self.learned
-        if unknown and isinstance(batch, Mapping) and is_packed(batch, text):
-            self.learned["packed_rows"] = True
+        if isinstance(batch, Mapping) and is_packed(
+            batch, marks if ignored == 0 else marks != ignored
+        ):
+            self.learned["packed_rows"], self._to_look_into = True, 0
 
     def _measure(self, tokens: object) -> None:
         """Tokens of a row, of the first batch that tells."""
@@ -189,7 +187,7 @@ class TokensProbe(RingProbe):
 
     def _sum(self) -> None:
         """Add what waits to its steps."""
-        waiting, self._waiting, self._held = self._waiting, [], 0
+        waiting, self._waiting = self._waiting, []
         # One that was written to since is not counted: nobody knows what it was.
         sound = [mask for mask in waiting if mask[1]._version == mask[3]]  # noqa: SLF001 as above
         for mask in sound:

@@ -88,9 +88,13 @@ class UserStacks:
                 leaf = kind
             last = kind
         places = (own or others)[:_DEEPEST]
-        work = self._work(innermost, leaf, lines) if own and innermost else ""
-        outside = max(0, len(places) - inside) if own else len(places)
-        stack = SampledStack(slot, tuple(reversed(places)), outside, work, loads)
+        stack = SampledStack(
+            slot,
+            frames=tuple(reversed(places)),
+            outside=max(0, len(places) - inside) if own else len(places),
+            host_work=self._work(innermost, leaf, lines) if own and innermost else "",
+            loads=loads,
+        )
         if len(self.stacks) >= MOST_STACKS and stack not in self.stacks:
             stack = SampledStack(slot, (), 0, "", loads=False)
         return self.stacks.setdefault(stack, len(self.stacks))
