@@ -69,12 +69,14 @@ def examine(
         documents: In place of those in its directory.
         captures: What its traces say; those are read by default.
     """
+    of_run = documents is None
     documents = documents or read_documents(run.path)
     traced = tuple(read_all(run.path)) if captures is None else captures
     folds = RunFolds(replay or Replay(run), documents, traced)
     folds.read(observers)
     summary = _summary_of(folds, now_s=now_s)
-    if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
+    searches = of_run and documents.trials is None
+    if searches and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
         documents = replace(documents, trials=beside[0], trials_from=str(beside[1]))
     return _diagnosed(folds, summary, documents)
 

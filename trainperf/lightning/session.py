@@ -28,6 +28,7 @@ from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.loggers import Outputs
 
@@ -73,6 +74,8 @@ class Session:
         self._count: Callable[[], int] = int
         """Updates so far, as Lightning counts them."""
         self._step = 0
+        self._before_update: Callable[[Optimizer], object] = nothing
+        """Tells a training under trial."""
         if fit.tries:
             from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
 
@@ -135,6 +138,7 @@ class Session:
         # In automatic optimization a `training_step` that returned None ends here too.
         if self.boundaries.manual or self.boundaries.backward_seen:
             self.fit.attempt(optimizer)
+        self._before_update(optimizer)
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
@@ -173,7 +177,9 @@ class Session:
     def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
         from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is
 
-        return LightningTraining(fit, facts, self._trainer).probe()
+        training = LightningTraining(fit, facts, self._trainer)
+        self._before_update = training.before_update
+        return training.probe()
 
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""

@@ -151,7 +151,7 @@ class LightningTraining(FitTraining):
         self._trainer = trainer
         self._precision = trainer.precision_plugin
         self.computes_in_half |= type(self._precision) is not Precision
-        self._attempt = fit.attempt
+        self._drops_gradients = False
         self._run_without_end()
         self.step_ended()
 
@@ -191,6 +191,11 @@ class LightningTraining(FitTraining):
         self._trainer.fit_loop.epoch_loop.min_steps = None
         self._trainer.should_stop = True
 
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Backward is over, and *optimizer* steps: with nothing, while its update is muted."""
+        if self._drops_gradients:
+            drop_gradients(optimizer)
+
     # -- what can be switched -------------------------------------------------------------------
 
     @override
@@ -207,14 +212,9 @@ class LightningTraining(FitTraining):
     def mute_update(self, *, mute: bool) -> None:
         """As without Lightning; but in automatic optimization backward runs inside the update."""
         if self.module.automatic_optimization:
-            self._fit.attempt = self._attempt_without_gradients if mute else self._attempt
+            self._drops_gradients = mute
         else:
             super().mute_update(mute=mute)
-
-    def _attempt_without_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Backward is over, and *optimizer* steps with nothing."""
-        drop_gradients(optimizer)
-        self._attempt(optimizer)
 
     @override
     def set_values_interval(self, steps: int) -> None:

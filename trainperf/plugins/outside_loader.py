@@ -8,6 +8,7 @@ is replaced.  An older Python has no such place, and loaders are not heard.
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from types import CodeType
 
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
@@ -17,10 +18,16 @@ TOOLS = (3, 4)
 """Numbers of tools that Python leaves to anybody; debuggers, coverage and profilers have others."""
 
 
-CALLS = (DataLoader.__iter__.__code__, _BaseDataLoaderIter.__next__.__code__)
+def _codes(*functions: object) -> tuple[CodeType, ...]:
+    """Of those that are written in Python."""
+    codes = (getattr(function, "__code__", None) for function in functions)
+    return tuple(code for code in codes if code is not None)
+
+
+CALLS = _codes(DataLoader.__iter__, _BaseDataLoaderIter.__next__)
 """A loader is asked."""
 
-_ENDS = (_MultiProcessingDataLoaderIter._shutdown_workers.__code__,)  # noqa: SLF001 it tells nobody
+_ENDS = _codes(getattr(_MultiProcessingDataLoaderIter, "_shutdown_workers", None))
 """The last thing that a loader with workers does: an error follows, and errors are not heard."""
 
 
@@ -40,7 +47,7 @@ def hear_loaders(
     if sys.version_info >= (3, 12):
         monitoring, events = sys.monitoring, sys.monitoring.events
         tool = next((tool for tool in TOOLS if monitoring.get_tool(tool) is None), None)
-        if tool is None:
+        if tool is None or not CALLS:
             return
         monitoring.use_tool_id(tool, "trainperf")
         undo.callback(monitoring.free_tool_id, tool)

@@ -49,16 +49,26 @@ class Guard:
 
     def hook(self, part: str, function: Callable[..., object]) -> Callable[..., None]:
         """As `wrap`, for a framework to call: no result, and arguments with names are dropped."""
-        return self.each([(part, function)])
+        faults = self.faults
+
+        def guarded(*given: object, **_: object) -> None:
+            if part in faults:
+                return
+            try:
+                function(*given)
+            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+                self.fault(part, error)
+
+        return guarded
 
     def each(self, hooks: Iterable[tuple[str, Callable[..., object]]]) -> Callable[..., None]:
         """Several parts' hooks behind one call, each switched off by its own part's fault only.
 
-        The result runs every step, and drops arguments with names.
+        The result runs every step.
         """
         faults, chain = self.faults, list(hooks)
 
-        def call(*given: object, **_: object) -> None:
+        def call(*given: object) -> None:
             for part, hook in chain:
                 if part in faults:
                     continue

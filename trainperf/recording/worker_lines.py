@@ -79,7 +79,7 @@ class WorkerLines:
         self._gone: dict[tuple[int, int], SampledLines] = {}
         """Of processes that have ended, by dataset and number."""
         hook = Guard().hook
-        at_fork(after_in_child=hook(PART, self._forked))
+        at_fork(before=hook(PART, self._forks), after_in_child=hook(PART, self._forked))
         atexit.register(self.end)
 
     def start(self, signals: str = "") -> None:
@@ -95,14 +95,14 @@ class WorkerLines:
             begin()
             at_fork(after_in_child=begin)
             return
-        self._signals = signals or self._signals
         if self._owner != os.getpid():
-            self._owner, self._gone = os.getpid(), {}
-            if self._signals and Path(self._signals).is_dir():  # it is not on another machine
-                self._folder = _folder_of(self._signals, self._owner)
-                self._folder.mkdir(exist_ok=True)
-            else:
-                self._folder = Path(tempfile.mkdtemp(prefix="trainperf-workers-"))
+            self._owner, self._folder, self._gone = os.getpid(), None, {}
+        self._signals = signals or self._signals
+        if self._signals and self._folder is None:
+            with suppress(OSError):  # on another machine the command's folder is missing
+                folder = _folder_of(self._signals, self._owner)
+                folder.mkdir(exist_ok=True)
+                self._folder = folder
 
     def forget_the_gone(self) -> None:
         """A fit begins: what is over was not in it."""
@@ -135,6 +135,11 @@ class WorkerLines:
         before = self._gone.get(key)
         if before is not None or len(self._gone) < MOST_WORKERS:
             self._gone[key] = table if before is None else _together(before, table)
+
+    def _forks(self) -> None:
+        """In this process, before each fork."""
+        if self._folder is None and os.getpid() == self._owner:
+            self._folder = Path(tempfile.mkdtemp(prefix="trainperf-workers-"))
 
     def _forked(self) -> None:
         """In the new process, in its only thread."""

@@ -16,6 +16,7 @@ from trainperf.analysis.run.window import start_time
 from trainperf.core.arrays import Column
 from trainperf.core.artifacts.machine import (
     MACHINE_VERSION,
+    MachineEnd,
     MachineHeader,
     Neighbour,
     device_column,
@@ -26,7 +27,7 @@ from trainperf.core.steps.codec import matrix_of
 
 
 _HEADER = msgspec.json.Decoder(MachineHeader)
-_ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour)
+_ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +143,14 @@ def _series(parts: Parts, most_bytes: int | None, begins_ns: int) -> MachineSeri
         OSError: A part cannot be read.
         ValueError: It is not such a file, or of another version.
     """
-    first = next(_lines(parts[:1]), [])
-    if not first:
+    # A part may end amid a line.
+    first = next(filter(None, _lines(parts)), None)
+    if first is None:
         return None
     header = _HEADER.decode(first[0])
     if header.schema != MACHINE_VERSION:
         raise ValueError(f"version {header.schema}; this trainperf reads {MACHINE_VERSION}")
-    others: list[MachineHeader | Neighbour] = []
+    others: list[MachineHeader | Neighbour | MachineEnd] = []
     blocks: list[npt.NDArray[np.float64]] = []
     for lines in _lines(parts, most_bytes):
         others += [_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")]

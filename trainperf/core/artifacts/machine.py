@@ -2,7 +2,8 @@
 
 Line 1 is a `MachineHeader`; then a line per sample, numbers in the order of its columns, and now
 and then a `Neighbour`.  Times are the training process's: nanoseconds since the start of its fit,
-on the monotonic clock that both have.  `None` is *not measured*.
+on the monotonic clock that both have.  `None` is *not measured*.  Older files have further columns,
+and end with a `MachineEnd`.
 """
 
 import msgspec
@@ -90,6 +91,10 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     """Place of the device it is on; `None` for one that is on the CPUs."""
     memory_bytes: int | None = None
     """That it holds there."""
+
+
+class MachineEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """The sampler ended with the fit: the last line of older files."""
 
 
 def device_column(device: int, name: str) -> str:

@@ -12,7 +12,7 @@ would continue them if the training died in the other's turn.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -30,8 +30,7 @@ def stopped() -> Iterator[None]:
 
     Neither other ranks nor processes of our own are among them.
     """
-    descendants = psutil.Process().children(recursive=True)
-    workers = [process for process in descendants if not _is_left_alone(process)]
+    workers = list(_workers(psutil.Process()))
     for worker in workers:
         with suppress(psutil.Error):  # it has ended meanwhile
             worker.suspend()
@@ -41,6 +40,17 @@ def stopped() -> Iterator[None]:
         for worker in workers:
             with suppress(psutil.Error):
                 worker.resume()
+
+
+def _workers(process: psutil.Process) -> Iterator[psutil.Process]:
+    """Those that descend from a process, without what is left alone and its own."""
+    children: Sequence[psutil.Process] = ()
+    with suppress(psutil.Error):  # it has ended meanwhile
+        children = process.children()
+    for child in children:
+        if not _is_left_alone(child):
+            yield child
+            yield from _workers(child)
 
 
 def _is_left_alone(process: psutil.Process) -> bool:

@@ -84,6 +84,8 @@ def machine_probe(run: Path | None, rank: int, device: torch.device) -> list[Pro
 
 def devices_of(device: torch.device) -> list[str]:
     """UUIDs of the devices of this host's ranks: of several ranks all that are visible."""
+    if device.type == "cpu":  # to count others may keep them from forks
+        return []
     several = (launched_ranks() or 1) > 1
     places = range(torch.accelerator.device_count()) if several else [device.index or 0]
     each = (accelerator_of(torch.device(device.type, place)).features().uuid for place in places)

@@ -1,8 +1,8 @@
 """The low-priority process that samples the machine beside a fit, `python -m …`.
 
 It is ended with the fit, by the fit or, however that ended, by the kernel; elsewhere than on Linux
-it looks whether the training process is there before each sample.  It never writes to that process,
-and takes no lock that it has.
+it looks whether the training process is there.  It never writes to that process, and takes no lock
+that it has.
 """
 
 import gzip
@@ -41,6 +41,8 @@ AGAIN_NS = 10_000_000_000
 """After which another process is named once more."""
 OWN_EVERY = 30
 """Samples after which the processes of this training are looked for, whoever else is there."""
+_LOOK_S = 1.0
+"""How often it looks whether the training process is still there."""
 
 
 class Sampler:
@@ -109,7 +111,10 @@ def main(arguments: Sequence[str]) -> int:
         limit = CostLimit(SHARE, int(given.every_s * 1e9))
         limit.done(monotonic_ns(), 0)
         while os.getppid() == given.parent:
-            time.sleep(max(0, limit.next_ns - monotonic_ns()) / 1e9)
+            left_s = (limit.next_ns - monotonic_ns()) / 1e9
+            if left_s > 0:
+                time.sleep(min(left_s, _LOOK_S))
+                continue
             began_ns, spent_ns = monotonic_ns(), thread_ns()
             file.write(sampler.sample())
             limit.done(began_ns, thread_ns() - spent_ns)

@@ -35,7 +35,7 @@ WHY = {
     "gc": "the garbage collector ran in it for long",
     "overflow": "the GradScaler skipped its update",
     "partial_group": "fewer micro-batches than usual were accumulated",
-    "out_of_turn": "its batch was made in the other run's turn, or the other run was over",
+    "out_of_turn": "the other run was over",
     "turn_boundary": "the first of a turn, or the last, after which the device was waited for",
     "trial": "with a change on trial, or settling after it was switched",
 }
