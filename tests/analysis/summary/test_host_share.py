@@ -58,7 +58,7 @@ HOSTS: dict[str, tuple[list[RunInfo], dict[str, float]]] = {
     ),
     "the rank that has least is told": (
         [header(r, mask=mask, cpus=4, world_size=6) for r, mask in enumerate(LEAST)],
-        {"rank": 5, "cpus_per_rank": 1, "threads": 4, "workers": 2},
+        {"cpus_per_rank": 1, "threads": 4, "workers": 2},
     ),
 }
 

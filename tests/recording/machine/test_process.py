@@ -14,6 +14,7 @@ from support.waiting import PATIENCE_S, until
 
 from trainperf.analysis.run.machine import _series
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.paths import listed
 from trainperf.core.run_directory import machine_file
 from trainperf.recording.machine.probe import MachineProbe
 from trainperf.recording.recorder import Recorder
@@ -69,7 +70,8 @@ def test_it_samples_the_clock_of_the_fit_and_ends_with_it(
     probe.detach()
     elapsed_ns = monotonic_ns() - probe.recorder.zero_ns
     written = path.read_bytes().splitlines()
-    series = _series([written], 0)
+    (series_file,) = [each for each in listed(tmp_path) if each.path == path]
+    series = _series([series_file], None, 0)
 
     assert gone(child.pid)
     assert path.read_bytes().endswith((b"]\n", b"}\n"))

@@ -378,13 +378,15 @@ def test_a_profiler_that_came_and_went_before_does_no_harm(tmp_path: Path) -> No
 
 def test_a_fault_while_tracing_stops_the_profiler_and_training_goes_on(tmp_path: Path) -> None:
     """The part is switched off, nothing listens any more, and the accounts are right."""
+    run = Captured(tmp_path, schedule(repeat=2)).train(7)
+    run.recorder.boundary()
+    show = run.probe._marks.show
 
     def fails(names: list[str]) -> None:
         if names:
             raise RuntimeError("planted")
+        show(names)
 
-    run = Captured(tmp_path, schedule(repeat=2)).train(7)
-    run.recorder.boundary()
     run.probe._marks.show = fails  # the mark of the step is open
     run.train(1)
     running = torch_profiles()
