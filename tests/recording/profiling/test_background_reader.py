@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.profiler import Captured, schedule
+from support.waiting import until
 
 from trainperf.core.phases import Gap
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
@@ -77,7 +78,7 @@ def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
     analyst = patient()
     timeline = captured(tmp_path, analyst, repeat=3)
 
-    assert len(children()) == 1
+    assert len(children()) <= 1
     timeline.finish()
     assert children() == []
     assert [report.capture.first_step for report in read_all(tmp_path)] == [1003, 1008, 1013]
@@ -137,7 +138,7 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     for patience_ns, said in ((1, True), (0, False)):
         analyst = TraceWorker(patience_ns)
         analyst.send(trace)
-        assert len(children()) == 1
+        until(children, "no process was started")  # it has a name once it runs
         assert bool(analyst.finish()) == said
         assert children() == []
     timeline.finish()
