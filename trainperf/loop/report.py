@@ -82,8 +82,9 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs) -> None:
         save_summary(summary, run)
     finally:  # a disk that is full is no reason to keep the answer back
         if aloud:
-            answer = f"\n{rendered(summary, sys.stdout)}\n  {opened.address}"
-            print(answer, flush=True)  # noqa: T201 it is for people
+            # Not by `print`: Ray Train has one of its own, which shows a line twice.
+            sys.stdout.write(f"\n{rendered(summary, sys.stdout)}\n  {opened.address}\n")
+            sys.stdout.flush()
     save(page, run)
     step = summary.run.steps if outputs.step is None else outputs.step()
     if summary.run.world_size > 1:
