@@ -252,7 +252,7 @@ def test_nothing_is_left_behind(
         script.step(next(batches))
     assert "trainperf" in listened()
     if ends == "with a fault":
-        monkeypatch.setattr(Recorder, "enter", Mock(side_effect=ValueError))
+        monkeypatch.setattr(Recorder, "moment", Mock(side_effect=ValueError))
         script.step(next(batches))
     else:
         updates.end()
