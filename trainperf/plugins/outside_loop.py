@@ -24,7 +24,7 @@ from trainperf.plugins import outside_objects
 from trainperf.plugins.outside_facts import OutsideProbe
 from trainperf.plugins.outside_loader import hear_loaders
 from trainperf.plugins.outside_modules import ThreadHook, TrainedModules
-from trainperf.plugins.outside_moves import FIRST_GRADIENT, FORWARD, MOVES, UPDATE
+from trainperf.plugins.outside_moves import FETCH, FIRST_GRADIENT, FORWARD, MOVES, UPDATE
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
@@ -169,6 +169,8 @@ class OutsideLoop:
         if self._batch is not None:
             self._micro_batch_over()
         self._state = _FORWARD
+        if self.recorder.slot == _SLOTS[FETCH]:  # then the rest below has nothing to settle
+            self.fit.phases.fetch_ends()
         self._rest(_SLOTS[FORWARD])
         self.fit.begin_batch()
 
