@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count, pairwise
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -33,13 +35,20 @@ from support.memory_sink import MemorySink
 from torch import nn
 
 from trainperf.accelerators import accelerator_of
+from trainperf.audit import chip_cache
 from trainperf.audit.chip_benchmark import fastest_s
+from trainperf.audit.step import Audit
 from trainperf.benchmark.calls import seconds_of
+from trainperf.core.machine.chips import Chip
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Totals
 from trainperf.loop import LoopMonitor
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.recorder import Recorder
+from trainperf.trials.probe import TrialsProbe
+from trainperf.trials.results import Ran
 
 
 STEPS = 60
@@ -250,6 +259,56 @@ def test_the_device_that_is_measured_is_waited_for(device: torch.device) -> None
 
     assert fastest_s(lambda: work(20.0, second), second, 0.05) >= 0.02
     assert seconds_of(lambda: work(20.0, held.device)) >= 0.02
+
+
+def test_the_audit_is_of_the_device_that_the_model_is_on(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By its name, and the chip that is measured for it is that one, whichever is current."""
+    asked: list[torch.device] = []
+    backend = torch.get_device_module(device)
+    monkeypatch.setattr(backend, "get_device_name", lambda at: f"board {at.index}", raising=False)
+    monkeypatch.setenv(chip_cache.CACHE, str(tmp_path))
+    chip = Chip(
+        name="board 1",
+        flops_per_s={},
+        memory_bytes_per_s=1.0,
+        link_bytes_per_s=None,
+        source="none",
+    )
+    monkeypatch.setattr(chip_cache, "probe", lambda at, **_: asked.append(at) or chip)
+    second = torch.device(NAME, 1)
+    with Audit(model := nn.Linear(4, 1).to(second)) as audit:
+        model(torch.ones(2, 4, device=second)).sum().backward()
+    step = audit.result()
+    chip_cache.chip_for(step, measure=True)
+
+    assert (step.device, step.device_index, step.device_name) == (NAME, 1, "board 1")
+    assert asked == [second]
+    assert current_device() == 0
+
+
+def test_a_block_of_a_trial_ends_when_the_device_has_done_it(device: torch.device) -> None:
+    """What is still queued there is part of it, and not of the next one."""
+    blocks: list[list[Ran]] = []
+
+    def plan() -> Iterator[int]:
+        while True:
+            blocks.append((yield 2))
+
+    conductor = Mock(untouched=True, reads_loss=False, plan=plan)
+    recorder, probe = Recorder(monotonic_ns), TrialsProbe(conductor, Mock(device=device))
+    probe.attach(recorder)
+    recorder.on_close = probe.close
+    probe.begin()
+    for _ in range(7):
+        recorder.boundary()
+        recorder.draft.complete = True
+        work(30.0, device)
+
+    assert len(blocks) == 3
+    for block in blocks:
+        assert sum(ran.ns for ran in block) >= 2 * 30e6
 
 
 def test_a_device_without_a_number_is_the_current_one(device: torch.device) -> None:

@@ -70,7 +70,8 @@ def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = BUDGET_S) -> 
         measure: Whether there is time for a benchmark.
         budget_s: Of the benchmark.
     """
-    device, file = torch.device(audit.device), cache_file(audit.device_name)
+    on_it = "" if audit.device_index is None else f":{audit.device_index}"
+    device, file = torch.device(f"{audit.device}{on_it}"), cache_file(audit.device_name)
     if audit.device != "cpu" and chip_of(audit.device_name) is not None:
         return chip_here(device) if measure else None
     chips = _load(file)

@@ -136,14 +136,16 @@ class Audit:
             needless = NeedlessGradients((), {}, {}, {})
         device = computing(kind for call in calls for kind in call.like.devices)
         parameters = () if self._model is None else self._model.parameters()
-        place = next((p.device for p in parameters if p.device.type == device), device)
-        cache = cache_bytes(torch.device(place))
+        on_it = (each.device for each in parameters if each.device.type == device)
+        place = next(on_it, torch.device(device))
+        cache = cache_bytes(place)
         uncounted = {call.like.name for call in calls if not call.like.work.counted}
         return StepAudit(
             step=step,
             micro_batches=micro_batches,
             device=device,
-            device_name=device_name(torch.device(place)),
+            device_index=place.index,
+            device_name=device_name(place),
             cache_bytes=cache,
             operators=tuple(rows_of(calls, device, cache, needless, times)),
             uncounted=tuple(sorted(uncounted)),

@@ -41,9 +41,8 @@ def extension() -> ModuleType:
 
 def build(library: Path) -> None:
     """Compile apart and move the result into its place, so that nobody loads half of it."""
-    missing = [tool for tool in ("g++", "ninja") if shutil.which(tool) is None]
-    if missing:
-        raise NoCompilerError(f"{' and '.join(missing)} not found: install to test on the device")
+    if missing := missing_tools():
+        raise NoCompilerError(missing)
     library.parent.mkdir(parents=True, exist_ok=True)
     logging.getLogger(__name__).warning("compiling %s: some minutes", library)
     with tempfile.TemporaryDirectory(dir=library.parent) as apart:
@@ -55,6 +54,12 @@ def build(library: Path) -> None:
             is_python_module=False,
         )
         Path(apart, f"{MODULE}.so").rename(library)
+
+
+def missing_tools() -> str:
+    """Say what is not there to compile with; empty where nothing is missing."""
+    missing = [tool for tool in ("g++", "ninja") if shutil.which(tool) is None]
+    return f"{' and '.join(missing)} not found: install to test on the device" if missing else ""
 
 
 def library_path() -> Path:

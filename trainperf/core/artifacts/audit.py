@@ -155,6 +155,8 @@ class StepAudit(Document, frozen=True, kw_only=True):
     micro_batches: int = 1
     device: str
     """Type of the device that computed: `cpu`, `cuda`, …"""
+    device_index: int | None = None
+    """Its number among those of its type, where the model is on one; a CPU has none."""
     device_name: str
     """As the driver or the operating system calls it."""
     cache_bytes: int | None
