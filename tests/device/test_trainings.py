@@ -11,6 +11,7 @@ from support.device.frontend import NAME, empty_cache
 from support.device.plants import (
     counted_synchronisations,
     memory_limit,
+    recorded_spans,
     slow_copies,
     slow_launches,
     slow_operator,
@@ -59,28 +60,37 @@ def assert_whole(ran: Ran) -> None:
     assert ran.gap_ns(Gap.CHECKPOINT) > 0
 
 
-@pytest.mark.usefixtures("known_to_accelerate")
+@pytest.mark.usefixtures("known_to_accelerate", "fresh_compiler")
 @pytest.mark.parametrize("door", DOORS)
 def test_a_full_training_is_measured_and_waits_no_more_than_without_us(
     door: str, tmp_path: Path
 ) -> None:
-    """Overflows are those of the scale, the report is whole, and no synchronisation is ours."""
+    """Overflows are those of the scale, the report is whole, and no synchronisation is ours.
+
+    The model is compiled, and every batch is copied in a side stream.
+    """
     slow_operator("aten::addmm", 3.0)
-    waits = {}
+    waits, ahead = {}, {}
     for measured in (True, False):
         torch.manual_seed(0)
         root = tmp_path / str(measured)
         root.mkdir()
-        with counted_synchronisations() as counts:
+        with counted_synchronisations() as counts, recorded_spans() as spans:
             scale = DOORS[door](root, measured=measured)
         waits[measured] = counts
+        copies = [span for span in spans if span.name == "memcpy_to_device" and span.stream]
+        ahead[measured] = len(copies)
 
-    ran = read(run_of(tmp_path / "True"))
+    ran_in = run_of(tmp_path / "True")
+    ran = read(ran_in)
     assert_whole(ran)
     assert waits[True] == waits[False]
+    assert ahead[True] == ahead[False] >= 2 * 2 * STEPS
+    assert read_documents(ran_in).compilation.graphs > 0
     skipped = math.log2(INIT_SCALE / scale)
     assert sum(ran.fact("overflows")) == skipped > 0  # type: ignore[arg-type]
-    summary, text = report_of(run_of(tmp_path / "True"))
+    assert skipped < STEPS / 2
+    summary, text = report_of(ran_in)
     assert summary.value(OVERFLOW_RATE) == pytest.approx(skipped / STEPS)
     assert summary.value(HOST_BOUND_FRACTION) < 0.5
     for part in ("forward", "backward", "optimizer", "device idle for", "overflow", "peak memory"):

@@ -1,7 +1,9 @@
-"""A full training through each door on the device: fp16, accumulation, validation, checkpoints.
+"""A full training through each door on the device, with all that a training may have.
 
-Each makes batches of four rows, two of them a step, on a device that is slower than the host; it
-leaves a run directory where it is measured, and tells the scale that its `GradScaler` ended with.
+A compiled model in half precision, batches copied ahead in a side stream, accumulation, validation
+and checkpoints.  Each makes batches of four rows, two of them a step, on a device that is slower
+than the host; it leaves a run directory where it is measured, and tells the scale that its
+`GradScaler` ended with.
 """
 
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from support.hugging_face import trainer as hugging_face_trainer
 from support.loops import update
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from transformers import Trainer
 
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
@@ -27,8 +30,10 @@ from trainperf.remedies import DevicePrefetcher
 
 
 STEPS = 40
-INIT_SCALE = 2.0**120
-"""Far too large in half precision, and large enough in single: the first updates overflow."""
+INIT_SCALE = 2.0**24
+"""Too large in half precision, so that the first updates overflow; in single none would."""
+COMPILER = "aot_eager"
+"""Traces and partitions as the default does, and runs the device's own operators."""
 
 
 def scaler() -> torch.amp.GradScaler:
@@ -44,9 +49,9 @@ def batches(rows: int) -> DataLoader[Any]:
 
 
 def plain_loop(root: Path, *, measured: bool) -> float:
-    """A compiled model in a loop of one's own, its batches copied ahead in a side stream."""
+    """A loop of one's own."""
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(NAME)
-    compiled = torch.compile(model, backend="aot_eager")
+    compiled = torch.compile(model, backend=COMPILER)
     optimizer, scale = torch.optim.AdamW(model.parameters(), fused=True), scaler()
     monitor = LoopMonitor(root, report=False)
     if measured:
@@ -92,7 +97,7 @@ class Classifier(Validated):
 
 
 def lightning(root: Path, *, measured: bool) -> float:
-    """A Trainer with mixed precision."""
+    """A Trainer with mixed precision, its module compiled as Lightning takes it: step by step."""
     scale = scaler()
     callbacks = [ModelCheckpoint(str(root / "weights"), every_n_train_steps=STEPS // 2)]
     own = [TrainPerf(report=False, dirpath=str(root))] if measured else []
@@ -104,29 +109,48 @@ def lightning(root: Path, *, measured: bool) -> float:
         "enable_checkpointing": True,
     }
     trainer = lightning_trainer(root, *own, *callbacks, **options)
-    trainer.fit(Classifier(), batches(4 * STEPS), batches(8))
+    model: Any = torch.compile(Classifier(), backend=COMPILER)
+    trainer.fit(model, DevicePrefetcher(batches(4 * STEPS), NAME), batches(8))
     return scale.get_scale()
 
 
-class Steep(Tiny):
-    """Its gradients overflow in single precision as well, under a large scale."""
+class Half(Tiny):
+    """Computes in half precision by itself."""
 
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        """Of rows a thousand times as large."""
-        return super().forward(1e3 * x, attention_mask, labels)
+        """Under autocast."""
+        with torch.autocast(NAME, dtype=torch.float16):
+            return super().forward(x, attention_mask, labels)
+
+
+class Prefetching(Trainer):
+    """Copies its batches ahead."""
+
+    def get_train_dataloader(self) -> Any:
+        """A loader of one's own: Accelerate's copies a batch itself, and is no place for it."""
+        loader = DataLoader(
+            self.train_dataset,  # type: ignore[arg-type]
+            batch_size=self.args.train_batch_size,
+            collate_fn=self.data_collator,
+            **PINNED,
+        )
+        return DevicePrefetcher(loader, NAME)
 
 
 def hugging_face(root: Path, *, measured: bool) -> float:
-    """A Trainer whose Accelerate is told of the device by its variable.
+    """A Trainer whose Accelerate is told of the device by its variable, and compiles the model.
 
-    Accelerate refuses fp16 on a device that it does not know: the scaler alone is put in.
+    Accelerate takes `fp16=True` for the devices of a list of its own only and raises on any other.
+    So the model's forward has the autocast, and the scaler is put in where Accelerate keeps its
+    own; what it does with a scaler is the same.
     """
     trainer = hugging_face_trainer(
         root,
         *([quiet(dirpath=str(root))] if measured else []),
-        model=Steep(),
+        model=Half(),
+        kind=Prefetching,
         rows=Rows(4 * STEPS),
         evaluated=Rows(8),
         use_cpu=False,
@@ -138,6 +162,7 @@ def hugging_face(root: Path, *, measured: bool) -> float:
         save_strategy="steps",
         save_steps=STEPS // 2,
         optim="adamw_torch_fused",
+        torch_compile_backend=COMPILER,
     )
     trainer.accelerator.scaler = scaler()
     trainer.train()
