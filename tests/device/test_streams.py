@@ -1,10 +1,13 @@
 """Streams, events, copies and memory behave as those of an asynchronous accelerator."""
 
+import threading
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
 from support.device import frontend as threaded
+from support.device.build import extension
 from support.device.plants import (
     Graph,
     counted_synchronisations,
@@ -14,6 +17,7 @@ from support.device.plants import (
     paging,
     recorded_spans,
     slow_copies,
+    slow_launches,
     slow_operator,
     slow_stream,
     unplant,
@@ -194,6 +198,42 @@ def test_operators_and_streams_last_what_is_planted(device: torch.device) -> Non
     assert lasted_ms["aten::add", True] >= 5.0
 
 
+def test_each_launch_keeps_the_host_busy_as_long_as_is_planted(device: torch.device) -> None:
+    """The host computes meanwhile; the time of its thread is not that of others on the machine."""
+    values = torch.ones(4, device=device)
+    (values + values).cpu()  # what torch imports for the first of them belongs to no launch
+    slow_launches(5.0)
+    with recorded_spans() as spans:
+        begun, computed = time.perf_counter(), time.thread_time()
+        for _ in range(20):
+            values + values
+        lasted_ms = (time.perf_counter() - begun) * 1e3
+        computed_ms = (time.thread_time() - computed) * 1e3
+    planted_ms = 5.0 * len(spans)
+    assert len(spans) == 20
+    assert lasted_ms >= planted_ms
+    assert 0.02 * planted_ms <= computed_ms <= 1.2 * planted_ms
+
+
+def test_the_host_waits_where_as_many_launches_are_queued_as_may_be(device: torch.device) -> None:
+    """Behind the one that runs, and until one of them begins."""
+    runs, may_end = threading.Event(), threading.Event()
+
+    def kernel() -> None:
+        runs.set()
+        may_end.wait()
+
+    extension().queue_host_function(device.index, "held", kernel)
+    runs.wait()
+    slow_launches(queue_depth=4)
+    threading.Timer(1.0, may_end.set).start()
+    for _ in range(4):
+        work(0.0)
+    assert not may_end.is_set()
+    work(0.0)
+    assert may_end.is_set()
+
+
 def test_each_synchronisation_is_counted_by_its_kind(device: torch.device) -> None:
     """Also those that an operator makes because the host needs its values."""
     values = torch.arange(4.0, device=device)
@@ -329,6 +369,64 @@ def test_a_query_ends_a_capture(device: torch.device) -> None:
         pytest.raises(RuntimeError, match="not permitted when stream is capturing"),
     ):
         mark.query()
+
+
+WAITS: dict[str, Callable[[torch.Tensor], object]] = {
+    "item": lambda values: values.sum().item(),
+    "nonzero": torch.nonzero,
+    "copy": torch.Tensor.cpu,
+    "pageable copy": lambda values: torch.ones(100_000).to(values.device, non_blocking=True),
+    "event": lambda values: event(values.device).synchronize(),
+    "stream": lambda values: torch.accelerator.current_stream(values.device).synchronize(),
+    "device": lambda values: torch.accelerator.synchronize(values.device),
+}
+"""Each synchronises, in a way of its own."""
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_a_synchronisation_ends_a_capture(
+    device: torch.device, wait: Callable[[torch.Tensor], object]
+) -> None:
+    """It raises before it waits, as on CUDA, and the capture cannot be ended well any more.
+
+    The device works as before.
+    """
+    values = torch.ones(4, device=device)
+    with (
+        counted_synchronisations() as counts,
+        pytest.raises(RuntimeError, match="previous error during capture"),
+        Graph().capture(),
+        pytest.raises(RuntimeError, match="not permitted when stream is capturing"),
+    ):
+        wait(values)
+    assert counts == {}
+    assert values.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local"])
+def test_a_synchronisation_of_another_thread_ends_a_capture_unless_it_is_its_threads_alone(
+    device: torch.device, mode: str
+) -> None:
+    """That thread is refused in the one mode, and waits in the other."""
+    refused: list[RuntimeError] = []
+
+    def wait() -> None:
+        try:
+            torch.accelerator.synchronize(device)
+        except RuntimeError as error:
+            refused.append(error)
+
+    graph = Graph()
+    try:
+        with graph.capture(capture_error_mode=mode):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            thread.join()
+        whole = True
+    except RuntimeError:
+        whole = False
+    assert whole is (mode == "thread_local")
+    assert bool(refused) is not whole
 
 
 def test_a_graph_runs_at_each_replay_and_not_before(device: torch.device) -> None:
