@@ -9,6 +9,9 @@ from support.sources import ROOT, nodes
 from trainperf.accelerators import Ability, Accelerator, accelerator_in_use, accelerator_of
 from trainperf.accelerators.base import Features
 from trainperf.accelerators.cuda import Cuda
+from trainperf.core.machine.backends import backend_of
+from trainperf.loop.monitor import no_device_copy
+from trainperf.meters import Measure
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NEEDS, FitObjects, choose
 
 
@@ -122,6 +125,29 @@ def test_a_device_without_a_queue_to_ask_is_measured_on_the_host_only(
     assert not facts & needed
     assert needed <= chosen.reasons.keys()
     assert reason in chosen.reasons["loss"]
+
+
+def test_a_device_with_the_hosts_memory_has_no_copy_to_measure() -> None:
+    """A batch crosses no link there: the facts of a copy say so, and no other reason takes over."""
+    device = torch.device("mps")
+    chosen = choose(FitObjects(device=device), EVERYTHING)
+    copies = FACTS_OF[Measure.H2D]
+
+    assert chosen.accelerator.unified
+    assert chosen.accelerator.asynchronous
+    assert not {fact for probe in chosen.probes for fact in probe.facts} & {*copies}
+    assert {chosen.reasons[fact] for fact in copies} == {
+        "not applicable: the device has the host's memory, so a batch crosses no link"
+    }
+    assert no_device_copy(device) == {}
+    assert no_device_copy(torch.device("meta")).keys() == {"h2d_device_ns"}
+
+
+def test_a_backend_has_the_hosts_memory_in_a_run_as_in_a_process() -> None:
+    """What probes leave out while it runs and what advice leaves out afterwards are the same."""
+    for name in sorted(BACKENDS):
+        accelerator = accelerator_of(torch.device(name))
+        assert accelerator.unified is backend_of(name, {}).unified
 
 
 def test_every_ability_says_what_needs_it() -> None:

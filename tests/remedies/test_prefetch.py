@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import pytest
 import torch
 
 from trainperf.remedies import DevicePrefetcher
@@ -50,15 +51,17 @@ def test_a_batch_that_moves_itself_is_asked_to() -> None:
 
     found, alone = DevicePrefetcher([{"a": Moved()}, packed], "cpu")
 
-    assert found["a"].where == "cpu, non_blocking=True"
+    assert found["a"].where == "cpu, non_blocking=False"
     assert torch.equal(alone.data, packed.data)
 
 
-def test_the_loader_is_not_asked_for_more_than_is_taken_on_a_cpu() -> None:
-    """Nothing is copied there, so nothing is fetched ahead."""
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_nothing_is_fetched_ahead_where_the_memory_is_the_hosts(device: str) -> None:
+    """A batch is moved as it is taken, and the host waits: it may be freed right afterwards."""
     asked: list[int] = []
-    batches = iter(DevicePrefetcher((asked.append(n) or torch.ones(1) for n in range(5)), "cpu"))
+    batches = iter(DevicePrefetcher((asked.append(n) or [Moved()] for n in range(5)), device))
 
-    next(batches)
+    (batch,) = next(batches)
 
     assert asked == [0]
+    assert batch.where == f"{device}, non_blocking=False"

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -18,14 +19,14 @@ class DevicePrefetcher(Generic[B]):
     """Batches of *loader* on *device*, each copied while the one before is computed.
 
     Worth it where the copy is exposed: pin the loader's memory, or it is not asynchronous.  It
-    costs the memory of one more batch.  Where there is nothing to overlap (a CPU) batches pass
-    through with `Tensor.to`.
+    costs the memory of one more batch.  Where there is nothing to overlap (a CPU, or a device with
+    the host's memory) batches pass through with a `Tensor.to` that waits.
 
     The compute stream waits for the copy, not the host.  A batch's memory is not given back to
     the allocator of the copy stream before the compute stream has passed (`record_stream`), and
     the host's batch is kept until its copy is done, also where the loop ends early.
 
-    A batch's own `to(device, non_blocking=True)` is used where it has one; what is no tensor passes
+    A batch's own `to(device, non_blocking=...)` is used where it has one; what is no tensor passes
     through.  It is no `DataLoader`: a sampler is told its epoch before it is wrapped.
 
     Args:
@@ -44,7 +45,9 @@ class DevicePrefetcher(Generic[B]):
     def __iter__(self) -> Iterator[B]:
         accelerator = accelerator_of(self._device)
         if accelerator.unified or Ability.EVENTS in accelerator.lacks():
-            return (_moved(batch, self._device) for batch in self._loader)
+            # Nothing tells when a copy is done, and on MPS one that does not wait reads memory that
+            # may have been freed (pytorch#189690).
+            return (_moved(batch, self._device, non_blocking=False) for batch in self._loader)
         return self._overlapped(accelerator)
 
     def _overlapped(self, accelerator: Accelerator) -> Iterator[B]:
@@ -64,7 +67,7 @@ class DevicePrefetcher(Generic[B]):
             done = accelerator.event()
             held.append((batch, done))
             with accelerator.on(copies):
-                copied = _moved(batch, self._device)
+                copied = _moved(batch, self._device, non_blocking=True)
                 done.record(copies)
             if coming is not None:
                 yield _handed_over(accelerator, *coming)
@@ -83,15 +86,21 @@ def _handed_over(accelerator: Accelerator, copied: B, done: TimingEvent) -> B:
     return copied
 
 
-def _moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 whatever a loader yields
+def _moved(
+    batch: Any,  # noqa: ANN401 whatever a loader yields
+    device: torch.device,
+    *,
+    non_blocking: bool,
+) -> Any:  # noqa: ANN401 as above
     if callable(getattr(batch, "to", None)):
-        return batch.to(device, non_blocking=True)
+        return batch.to(device, non_blocking=non_blocking)
+    moved = partial(_moved, device=device, non_blocking=non_blocking)
     if isinstance(batch, Mapping):
-        return {name: _moved(value, device) for name, value in batch.items()}
+        return {name: moved(value) for name, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_moved(value, device) for value in batch))
+        return type(batch)(*map(moved, batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(_moved(value, device) for value in batch)
+        return type(batch)(map(moved, batch))
     return batch
 
 

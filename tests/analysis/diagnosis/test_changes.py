@@ -18,7 +18,7 @@ from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.diagnosis.changes import BY_ID, CHANGES, Change, changes_of
 from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
 from trainperf.core.findings import DAYS
-from trainperf.core.loop_kind import LOOPS
+from trainperf.core.loop_kind import LOOPS, PLAIN
 from trainperf.core.machine.backends import CUDA, MPS, ROCM, Backend, backend_of
 
 
@@ -115,6 +115,13 @@ def test_a_device_of_amd_is_one_of_torchs_cuda_and_none_of_nvidias() -> None:
     assert backend_of("mps", {}).unified
     assert backend_of("threaded", {}) == Backend(name="threaded")
     assert not ROCM.growing
+
+
+def test_the_host_waits_for_a_copy_to_memory_that_is_its_own() -> None:
+    """On MPS one that does not wait reads what may have been freed by then."""
+    for device, unblocked in ((CUDA, True), (MPS, False)):
+        _, how, _ = BY_ID["send_smaller"].worded(PLAIN, {}, device)
+        assert ("non_blocking" in how) is unblocked
 
 
 def test_a_loaders_options_are_those_of_the_loop() -> None:

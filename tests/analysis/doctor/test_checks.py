@@ -236,6 +236,11 @@ ELSE: dict[str, tuple[str, str, Planted]] = {
     "nobody looked at operators": ("hot_path", "unknown", PLAIN),
     "too short to see a wait": ("loader", "unknown", replace(PLAIN, number=15)),
     "no copy on a CPU": ("pinned_transfer", "not_applicable", PLAIN),
+    "nothing to pin in the host's memory": (
+        "pinned_transfer",
+        "not_applicable",
+        replace(GPU, device="mps", config={"pin_memory": False}),
+    ),
     "another loader": ("pinned_transfer", "unknown", replace(GPU, config={})),
     "no batch to move": ("batch_tensors", "not_applicable", PLAIN),
     "no layout was seen": ("layouts", "unknown", PLAIN),

@@ -19,6 +19,7 @@ from trainperf.core.artifacts.lines import (
     SampledWorker,
 )
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
+from trainperf.core.machine.backends import MPS
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.run_identity import LIBRARIES
 
@@ -731,6 +732,14 @@ COPIES = (
         copies(2, host=10, **LARGE),
         0.010,
         "send_smaller",
+    ),
+    Case(
+        "transfer",
+        "nothing has to be pinned on a device that has the host's memory",
+        seen(step(h2d=5, forward=20, device=DeviceAccount()), settings=PAGEABLE, device=MPS),
+        0.005,
+        "send_smaller",
+        words=("make on the device what can be made there",),
     ),
     Case(
         "transfer",

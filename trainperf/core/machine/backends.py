@@ -24,6 +24,9 @@ class Backend:
     graphs: str = ""
     """How `torch.compile` replays a step as one launch; beside it the option of that name."""
     graphs_option: str = ""
+    unblocked: str = "; batch.to(device, non_blocking=True)"
+    """How the copy of a batch does not keep the host; on MPS it would read memory that may be freed
+    (pytorch#189690)."""
     unified: bool = False
     """Whether its memory is the host's: nothing is copied, and nothing has to be pinned."""
 
@@ -42,7 +45,7 @@ CUDA = Backend(
 )
 # Segments that grow came to ROCm in 2026, and hang there with some drivers (pytorch#192259).
 ROCM = replace(CUDA, name="rocm", growing="", holes="", workspace="")
-MPS = Backend(name="mps", unified=True)
+MPS = Backend(name="mps", unblocked="", unified=True)
 
 _BY_TYPE = {"": CUDA, "cpu": CUDA, "mps": MPS}
 

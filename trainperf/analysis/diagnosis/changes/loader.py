@@ -203,8 +203,8 @@ CHANGES: tuple[Change, ...] = (
         id="send_smaller",
         of=("transfer",),
         advice="Make the batch transfer cheaper",
-        how="send less: smaller dtypes, or make on the device what can be made there; "
-        "batch.to(device, non_blocking=True)",
+        how="send less: smaller dtypes, or make on the device what can be made there"
+        "{device.unblocked}",
         effort="hours",
         realises=0.5,
         source="half the bytes",
