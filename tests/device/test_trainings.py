@@ -70,6 +70,7 @@ def test_a_full_training_is_measured_and_waits_no_more_than_without_us(
     The model is compiled, and every batch is copied in a side stream.
     """
     slow_operator("aten::addmm", 3.0)
+    slow_operator("aten::nll_loss_backward", 20.0)  # so that it is behind as a backward ends
     waits, ahead = {}, {}
     for measured in (True, False):
         torch.manual_seed(0)

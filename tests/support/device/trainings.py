@@ -125,18 +125,24 @@ class Half(Tiny):
             return super().forward(x, attention_mask, labels)
 
 
+class Ahead(DevicePrefetcher[Any]):
+    """In the place of a loader, of which it has everything else."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
 class Prefetching(Trainer):
     """Copies its batches ahead."""
 
-    def get_train_dataloader(self) -> Any:
-        """A loader of one's own: Accelerate's copies a batch itself, and is no place for it."""
-        loader = DataLoader(
-            self.train_dataset,  # type: ignore[arg-type]
-            batch_size=self.args.train_batch_size,
-            collate_fn=self.data_collator,
-            **PINNED,
-        )
-        return DevicePrefetcher(loader, NAME)
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Within Accelerate's loader, which shares batches out and copies those that are not there.
+
+        Around it the prefetcher would come too late.
+        """
+        loader = super().get_train_dataloader()
+        loader.base_dataloader = Ahead(loader.base_dataloader, NAME)
+        return loader
 
 
 def hugging_face(root: Path, *, measured: bool) -> float:
