@@ -9,7 +9,6 @@ from support.device.session import FOLDERS
 
 
 @pytest.mark.slow
-@pytest.mark.beside
 @pytest.mark.skipif(bool(missing_tools()), reason=missing_tools())
 def test_every_test_on_the_device_passes_in_its_own_process() -> None:
     """A device must be there before the first backward pass of a process."""

@@ -8,7 +8,7 @@ from support.accounts import Seen, audit_of, loading, on_gpu, region, seen, step
 from support.causes.fit import spread
 from support.causes.host import stalling
 from support.causes.loader import alone, handing, waits
-from support.causes.operators import sixty, unfused
+from support.causes.operators import PRECISION, sixty, unfused
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
 
 from trainperf.analysis.diagnosis.findings import diagnose
@@ -86,6 +86,17 @@ GAINS: dict[str, tuple[Seen, tuple[TrialResult, ...], tuple[str, ...], dict[str,
         {
             "gain": pytest.approx(100 / (100 - 0.8 * 19)),
             "gain_upper_bound": pytest.approx(100 / (100 - 19 - 2)),
+        },
+    ),
+    # Of 15 ms half the bytes are left, and a call of 5 µs; at best a GFLOP at 1 TFLOP/s, or half
+    # of the roofline.
+    "what keeps from the roofline in fp64 does so in fp32": (
+        PRECISION[0].sees,
+        (),
+        ("single_precision",),
+        {
+            "gain": pytest.approx(20 / (20 - 0.9 * (15 - 0.005) / 2)),
+            "gain_upper_bound": pytest.approx(20 / (20 - 10 - 2)),
         },
     ),
     # No workers take minutes, a cheaper sample hours.

@@ -49,6 +49,30 @@ def test_arithmetic_gets_faster_as_the_peaks_are_and_conversions_count(
 
 
 @pytest.mark.parametrize(
+    ("run_s", "arithmetic", "peaks", "left_s"),
+    [
+        # Ten calls of 0.1 ms stay; of 20 ms beside them half the bytes, or what the peaks say.
+        (21e-3, False, {"fp64": 1e12, "fp32": 4e12}, 11e-3),
+        (21e-3, True, {"fp64": 1e12, "fp32": 4e12}, 6e-3),
+        (21e-3, True, {"fp32": 4e12}, 11e-3),
+        # Nothing but calls.
+        (0.5e-3, True, {"fp64": 1e12, "fp32": 4e12}, 0.5e-3),
+    ],
+)
+def test_in_single_precision_calls_stay_and_the_rest_keeps_its_distance_from_the_roofline(
+    run_s: float,
+    arithmetic: bool,
+    peaks: dict[str, float],
+    left_s: float,  # noqa: FBT001 a parameter
+) -> None:
+    """So a step of small products gains less than one of large ones."""
+    chip = msgspec.structs.replace(CHIP, flops_per_s=peaks, launch_s=1e-4)
+    use = msgspec.structs.replace(product(precision="fp64"), calls=10)
+    products = Products(chip=chip, on_host=True)
+    assert products.in_single_s(use, run_s, arithmetic=arithmetic) == pytest.approx(left_s)
+
+
+@pytest.mark.parametrize(
     ("peaks", "name"),
     [
         ({"fp32": 1e12, "tf32": 4e12, "bf16": 8e12}, "tf32"),

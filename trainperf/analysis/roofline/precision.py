@@ -68,6 +68,25 @@ class Products:
         converted_s = self._conversions_s(use) if precision in ("fp16", "bf16") else 0.0
         return arithmetic_s - use.calls * (max(0.0, call_s) + converted_s)
 
+    def in_single_s(self, use: OperatorUse, run_s: float, *, arithmetic: bool) -> float:
+        """Seconds that all its calls take in fp32, if in fp64 they take *run_s*.
+
+        Calls stay; of the rest half is left, as of the bytes, or what the peaks say.
+
+        Args:
+            use: An operator in fp64.
+            run_s: Seconds of its calls now.
+            arithmetic: Whether that is what it takes longest for.
+        """
+        peaks, calls_s = self.chip.flops_per_s, min(run_s, use.calls * self._launch_s)
+        by_peaks = arithmetic and {"fp32", "fp64"} <= {*peaks}
+        left = peaks["fp64"] / peaks["fp32"] if by_peaks else 0.5
+        return calls_s + left * (run_s - calls_s)
+
+    @property
+    def _launch_s(self) -> float:
+        return LAUNCH_S if self.chip.launch_s is None else self.chip.launch_s
+
     def _conversions_s(self, use: OperatorUse) -> float:
         """Of weight and input, and in backward of their gradients, for one call.
 
@@ -77,6 +96,5 @@ class Products:
         if not times or place is None or len(use.shapes) < 2:
             return 0.0
         elements = sum(prod(use.shapes[index]) for index in (place - 1, place))
-        launch_s = LAUNCH_S if self.chip.launch_s is None else self.chip.launch_s
         # Four bytes are read and two written, or the other way round; a call, and autograd's node.
-        return times * (6 * elements / self.chip.memory_bytes_per_s + 4 * launch_s)
+        return times * (6 * elements / self.chip.memory_bytes_per_s + 4 * self._launch_s)

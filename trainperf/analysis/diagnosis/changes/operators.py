@@ -331,7 +331,7 @@ CHANGES: tuple[Change, ...] = (
         of=("matmul_precision",),
         advice="Compute in fp32",
         how="model.float(), and batches in dtype=torch.float32: float64 is the default of numpy",
-        realises=0.85,
+        realises=0.9,
         source=TWINS,
         confirm="the next audit has no fp64",
     ),

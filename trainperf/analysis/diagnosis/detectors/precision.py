@@ -106,8 +106,9 @@ def _products(account: StepAccount, facts: Facts) -> Products | None:
 def matmul_precision(account: StepAccount, facts: Facts) -> Cause | None:
     """Double precision, or fp32 where the chip has a much faster way to multiply.
 
-    Of products it is a forecast: the arithmetic gets faster as the peaks are, calls and conversions
-    are added, and on a CPU fused attention takes what it took when it was timed in both.
+    It is a forecast: what keeps the arithmetic from its peak stays as it is.  In half precision
+    calls and conversions are added, and on a CPU fused attention takes what it took when it was
+    timed in both.
 
     Wrong where: the products are small: then calls and conversions take what the arithmetic saves.
     To confirm: `trainperf try --only autocast_bf16 --only matmul_precision SCRIPT`, with its
@@ -122,7 +123,12 @@ def matmul_precision(account: StepAccount, facts: Facts) -> Cause | None:
 def _double(products: Products, account: StepAccount, facts: Facts) -> Cause | None:
     rows = [row for row in account.regions if "fp64" in {row.use.precision, *row.use.dtypes}]
     peak = products.chip.flops_per_s.get("fp32")
-    # Half the bytes, and the arithmetic at the peak of fp32; a call stays a call.
+    saved_s = sum(
+        row.run_s
+        - products.in_single_s(row.use, row.run_s, arithmetic=row.compute_s > row.ideal_s / 2)
+        for row in rows
+    )
+    # At best, half the bytes, and the arithmetic at the peak of fp32; a call stays a call.
     stays_s = sum(
         row.python_s + max(row.use.flops / peak if peak else 0.0, row.ideal_s / 2) for row in rows
     )
@@ -133,7 +139,7 @@ def _double(products: Products, account: StepAccount, facts: Facts) -> Cause | N
             id="matmul_precision",
             title="{part} of the step computes in double precision",
             evidence=(),
-            changes=(Use(change="single_precision"),),
+            changes=(Use(change="single_precision", step_s=account.step_s - saved_s),),
             claim=of_regions(rows, stays_s=stays_s),
         ),
         rows,
