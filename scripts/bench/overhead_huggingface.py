@@ -100,7 +100,7 @@ class StampCallback(TrainerCallback):
         inner = getattr(loader, ACCELERATED)
         setattr(loader, ACCELERATED, BracketedBatches(inner, stamp, stamp))
         model.register_forward_pre_hook(stamp, prepend=True, with_kwargs=True)
-        accelerator = next(each for each in living(Accelerator) if model in each._models)  # noqa: SLF001 as ours
+        accelerator = next(each for each in living(Accelerator) if model in each._models)  # noqa: SLF001 a callback is not told
         backward = accelerator.backward
 
         def measured(loss: torch.Tensor, *args: object, **options: object) -> None:

@@ -235,7 +235,7 @@ def _sentence(clause: str) -> str:
 
 def logs() -> str:
     """A heading and a table for each format of logs: phase by phase, then gaps and facts."""
-    return "\n\n".join(map(_log, FORMATS))
+    return "\n\n".join(map(_log, FORMATS.values()))
 
 
 def _log(kind: LogFormat) -> str:

@@ -33,7 +33,7 @@ REFUSED = {
     "run --loader-anatomy train.py": "--loader-anatomy is gone: every run samples what makes the",
     "run missing.py --loader-anatomy": "missing.py: no such file",
     "explain datawait": "did you mean data_wait",
-    "explain --schema poem": "comparison, doctor",
+    "explain --schema poem": "argument --schema: invalid choice: 'poem'",
     "mcp --root nowhere": "--root nowhere: no such folder",
     "mcp --root s3://bucket/runs": "must be on this machine",
     "merge run --out empty": "exists already",

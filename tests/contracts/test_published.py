@@ -39,12 +39,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_schema_that_is_shipped_is_valid_and_that_of_the_code(name: str) -> None:
-    """`python -m scripts.render_docs` writes it."""
+def test_a_schema_that_is_shipped_is_valid_and_that_of_the_code(
+    name: str, command: Command
+) -> None:
+    """`python -m scripts.render_docs` writes it, and `explain --schema` prints it."""
     text = (SCHEMAS / f"{name}.json").read_text(encoding="utf-8")
 
     assert text == schemas()[f"{name}.json"], "stale: run python -m scripts.render_docs"
     Draft202012Validator.check_schema(json.loads(text))
+    assert command("explain", "--schema", name).out == text
 
 
 def test_nothing_else_is_shipped() -> None:

@@ -96,9 +96,9 @@ def test_what_an_evaluation_is_given_and_keeps_is_known(tmp_path: Path) -> None:
 
     config = written(callback).totals.config
     assert (config["validation_batches"], config["validation_batch_size"]) == (2, 4)
-    assert not keeps_logits(training.args)
+    assert not keeps_logits(training)
     training.compute_metrics = dict
-    assert keeps_logits(training.args)
+    assert keeps_logits(training)
 
 
 def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.commands import main
+from trainperf.importers import recognise
+from trainperf.importers.writing import write_run
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import progress
 
@@ -86,6 +88,24 @@ def test_a_megatron_job_that_went_on_where_it_was_is_known_by_its_arguments(
 
     assert summary.run.steps == 1200
     assert summary.run.attempts == 2
+
+
+def test_logs_without_a_time_of_day_stay_in_the_order_in_which_they_are_given(
+    tmp_path: Path,
+) -> None:
+    """Whatever their files are called."""
+    first, second = (
+        logs.verl(20).replace('"timing_s/step": 100.0', '"timing_s/step": 120.0'),
+        logs.verl(20),
+    )
+    files = [tmp_path / "b.log", tmp_path / "a.log"]
+    for file, text in zip(files, (first, second), strict=True):
+        file.write_text(text, encoding="utf-8")
+
+    summary = summarize(Run.open(write_run(recognise(files), files, tmp_path)))
+
+    assert summary.run.attempts == 2
+    assert summary.value("first_step_s") == pytest.approx(120.0)
 
 
 def test_a_trainer_that_was_resumed_says_so_and_counts_its_samples_once(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-from argparse import ArgumentParser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 
 import pytest
 from support import logs
+from support.commands import Command
 from support.imported import imported
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.commands.import_ import COMMAND
 from trainperf.core.errors import LogError
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.steps.own_sums import AnswerFacts
@@ -294,7 +293,7 @@ def test_every_missing_reading_says_why(tmp_path: Path) -> None:
         "huggingface": logs.trainer_state(500, 10, 0.5),
         "verl": logs.verl(50),
     }
-    assert set(texts) == {kind.name for kind in FORMATS}
+    assert texts.keys() == FORMATS.keys()
     for name, text in texts.items():
         summary = summary_of(tmp_path / name, text)
         assert imported_from(summary.run.config) == name
@@ -395,19 +394,18 @@ def test_a_log_is_refused(files: dict[str, str | bytes], says: str, tmp_path: Pa
     assert not list((tmp_path / "run").glob("*"))
 
 
-def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
-    """Whatever other lines there are; of one that there is not, all names are told, as in help."""
+def test_a_format_that_is_named_is_taken(tmp_path: Path, command: Command) -> None:
+    """Whatever other lines there are; of one that there is not, all names are told."""
     file = tmp_path / "a.log"
     file.write_text(DEEPSPEED + MEGATRON, encoding="utf-8")
-    names = [kind.name for kind in FORMATS]
+    of_format = ("import", str(file), "--out", str(tmp_path / "run"), "--format")
 
-    assert recognise([file], "megatron").name == "megatron"
-    with pytest.raises(LogError, match=f"--format nemo: there are {', '.join(names)}"):
-        recognise([file], "nemo")
-    parser = ArgumentParser()
-    for argument in COMMAND.arguments:
-        argument(parser)
-    assert [name for name in names if name not in parser.format_help()] == []
+    for name in FORMATS:
+        assert "choose" not in command(*of_format, name).err
+    assert "recognised as a Megatron-LM log" in command(*of_format, "megatron").out
+    refused = command(*of_format, "nemo")
+    assert (refused.code, refused.out) == (2, "")
+    assert [name for name in FORMATS if name not in refused.err] == []
 
 
 def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:

@@ -58,15 +58,11 @@ def _mended_for_zsh(script: str) -> str:
 def _names() -> Mapping[str, Sequence[str]]:
     """What values are called of which there is a list."""
     from trainperf.analysis.diagnosis.offers import OFFERS
-    from trainperf.commands.explain import schemas
-    from trainperf.importers import FORMATS
     from trainperf.reports.explanations import explanations
 
     return {
         "NAME": sorted({entry.id for entry in explanations()}),
         "ID": sorted(offer.id for offer in OFFERS),
-        "DOCUMENT": list(schemas()),
-        "FORMAT": [kind.name for kind in FORMATS],
     }
 
 

@@ -5,18 +5,14 @@ import sys
 
 from trainperf.commands._options import format_argument, location
 from trainperf.commands.cli import Command, argument
-from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
 
 
 def _run(given: argparse.Namespace) -> str:
     if given.schema is not None:
-        shipped = schemas()
-        if given.schema not in shipped:
-            raise ConfigError(
-                f"--schema {given.schema}: no such document; there are {', '.join(shipped)}"
-            )
-        return shipped[given.schema]
+        from importlib.resources import files
+
+        return (files("trainperf") / "schemas" / f"{given.schema}.json").read_text(encoding="utf-8")
     from trainperf.reports.explanations import (
         explained,
         explained_in_run,
@@ -31,23 +27,15 @@ def _run(given: argparse.Namespace) -> str:
         from trainperf.analysis.summarize import summarize
 
         entries = explained_in_run(given.name, summarize(Run.open(given.run)))
-    else:
+        if not entries and given.format != "json":
+            return f"{given.run}: no finding; `trainperf report` shows what was measured\n"
+    elif given.name:
         entries = [entry for name in given.name for entry in explained(name)]
-    lists = given.run is None and not entries
-    if not entries and not lists and given.format != "json":
-        return f"{given.run}: no finding; `trainperf report` shows what was measured\n"
-    shown = explanations() if lists else entries
-    is_index = lists and given.format == "text"
-    parts = index_document() if is_index else explanations_document(shown)
-    return rendered(parts, shown, given.format, sys.stdout)
-
-
-def schemas() -> dict[str, str]:
-    """Each document of which a schema is shipped, with it."""
-    from importlib.resources import files
-
-    shipped = sorted((files("trainperf") / "schemas").iterdir(), key=lambda file: file.name)
-    return {file.name.removesuffix(".json"): file.read_text(encoding="utf-8") for file in shipped}
+    else:
+        entries = list(explanations())
+    is_index = given.run is None and not given.name and given.format == "text"
+    parts = index_document() if is_index else explanations_document(entries)
+    return rendered(parts, entries, given.format, sys.stdout)
 
 
 COMMAND = Command(
@@ -77,9 +65,17 @@ COMMAND = Command(
         format_argument(NAMES),
         argument(
             "--schema",
-            metavar="DOCUMENT",
-            help="print the JSON Schema of what a command prints: summary, finding, comparison, "
-            "trace, doctor, trials, offers or explanation (default: no schema)",
+            choices=(
+                "summary",
+                "finding",
+                "comparison",
+                "trace",
+                "doctor",
+                "trials",
+                "offers",
+                "explanation",
+            ),
+            help="print the JSON Schema of what a command prints (default: no schema)",
         ),
     ),
     run=_run,

@@ -12,12 +12,12 @@ _FOLDER = "imported"
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
-    from trainperf.importers import recognise
+    from trainperf.importers import FORMATS, recognise
     from trainperf.importers.writing import write_run
     from trainperf.reports.run.page import save_reports
     from trainperf.reports.run.text import rendered
 
-    kind = recognise(given.files, given.format)
+    kind = FORMATS[given.format] if given.format else recognise(given.files)
     base = given.out or Path(_FOLDER) / Path(given.files[0].name.removesuffix(".gz")).stem
     run = Run.open(write_run(kind, given.files, base))
     how = f"  recognised as {kind.title}\n  {run.path}\n"
@@ -38,9 +38,8 @@ COMMAND = Command(
         ),
         argument(
             "--format",
-            metavar="FORMAT",
-            help="what wrote the log: torchtitan, deepspeed, megatron, huggingface or "
-            "verl (default: recognised by its lines)",
+            choices=("torchtitan", "deepspeed", "megatron", "huggingface", "verl"),
+            help="what wrote the log (default: recognised by its lines)",
         ),
         argument(
             "--out",

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+import transformers
 
 from trainperf.core.phases import FIRST_GAP
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.loop.fit import Fit
 from trainperf.loop.framework_objects import stand_in
-from trainperf.recording.process_objects import UntracedHook, batch_of, living, nothing
+from trainperf.recording.process_objects import UntracedHook, batch_of, nothing
 
 
 Hears = Callable[..., object]
@@ -49,15 +49,13 @@ class Passes:
         self.backward_ends: Hears = nothing
         self._fit, self._recorder = fit, fit.recorder
 
-    def attach(self, module: object, optimizer: object, undo: ExitStack) -> list[Place]:
+    def attach(self, trainer: "transformers.Trainer", undo: ExitStack) -> list[Place]:
         """Hook the model as it is trained, and the Accelerator."""
-        begins = UntracedHook(nothing)
-        if isinstance(module, torch.nn.Module):
-            handle = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
-            undo.callback(handle.remove)
-        accelerator = accelerator_of(module, optimizer)
-        if accelerator is not None:
-            stand_in(accelerator, "backward", self._bracketed(accelerator.backward), undo)
+        begins, module = UntracedHook(nothing), trainer.model_wrapped
+        handle = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
+        undo.callback(handle.remove)
+        accelerator = trainer.accelerator
+        stand_in(accelerator, "backward", self._bracketed(accelerator.backward), undo)
         return [
             (partial(setattr, begins, "act"), self._forward_begins),
             (partial(setattr, self, "backward_begins"), self._backward_begins),
@@ -96,12 +94,3 @@ class Passes:
         self.batch = batch_of(args, kwargs)
         self._fit.phases.rest(_FORWARD)
         self._fit.begin_batch()
-
-
-def accelerator_of(module: object, optimizer: object) -> Accelerator | None:
-    """The Accelerator that has prepared them; a callback is not given it, so it is searched for."""
-    for each in living(Accelerator):
-        prepared = (*getattr(each, "_optimizers", ()), *getattr(each, "_models", ()))
-        if any(other is optimizer or other is module for other in prepared):
-            return each
-    return None

@@ -6,14 +6,13 @@ of the one trainer have a bracket while the fit goes on, and so have its reward 
 """
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import torch
 import transformers
-from transformers import TrainerCallback, TrainerState, TrainingArguments
+from transformers import TrainerState, TrainingArguments
 
 from trainperf.core.post_training import (
     ENVIRONMENT,
@@ -25,7 +24,6 @@ from trainperf.core.post_training import (
 from trainperf.core.steps.own_sums import ANSWERS, count_answers
 from trainperf.loop.fit import Fit
 from trainperf.loop.framework_objects import stand_in
-from trainperf.recording.process_objects import living
 from trainperf.recording.recorder import Recorder
 
 
@@ -50,26 +48,20 @@ METHODS: Mapping[str, Part] = {
 """Methods of a trainer, or of its inference engine."""
 
 
-def bracket_post_training(fit: Fit, callback: TrainerCallback) -> bool:
-    """Give the parts of a TRL trainer their phases, until the fit ends; whether there is one.
+def bracket_post_training(fit: Fit, trainer: "transformers.Trainer") -> bool:
+    """Give the parts of a TRL trainer their phases, until the fit ends; whether it is one.
 
     Args:
         fit: Whose phases they are.
-        callback: Ours, by which the trainer is found.
+        trainer: Any.
     """
-    trainers = [
-        trainer
-        for trainer in (living(transformers.Trainer) if "trl" in sys.modules else ())
-        if callback in trainer.callback_handler.callbacks
-        and any(kind.__module__.startswith("trl.") for kind in type(trainer).__mro__)
-    ]
-    for trainer in trainers:
-        for owner in (trainer, getattr(trainer, "vllm_generation", None)):
-            for name in METHODS.keys() & dir(owner):
-                function = _bracketed(fit, METHODS[name], getattr(owner, name))
-                stand_in(owner, name, function, fit.undo)
-        _bracket_rewards(fit, trainer)
-    return bool(trainers)
+    if not any(kind.__module__.startswith("trl.") for kind in type(trainer).__mro__):
+        return False
+    for owner in (trainer, getattr(trainer, "vllm_generation", None)):
+        for name in METHODS.keys() & dir(owner):
+            stand_in(owner, name, _bracketed(fit, METHODS[name], getattr(owner, name)), fit.undo)
+    _bracket_rewards(fit, trainer)
+    return True
 
 
 def _bracket_rewards(fit: Fit, trainer: object) -> None:

@@ -1,6 +1,5 @@
 """Objects and settings of a Hugging Face training, as probes and comparisons look at them."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
@@ -8,7 +7,7 @@ from typing import cast
 import torch
 import transformers
 from torch.optim import Optimizer
-from transformers import TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from trainperf.core.steps.records import Scalar
 from trainperf.loop.framework_objects import optimizer_in
@@ -19,26 +18,30 @@ from trainperf.recording.process_objects import living
 from trainperf.recording.sinks.base import Writer
 
 
-_WRAPPERS = ("torch.", "accelerate.", "deepspeed.")
-"""Packages whose modules stand for the model that they hold."""
+def trainer_of(callback: TrainerCallback) -> "transformers.Trainer":
+    """The Trainer that calls ours: a callback is not told, so it is searched for.
+
+    Raises:
+        LookupError: The garbage collector does not know of it.
+    """
+    for trainer in living(transformers.Trainer):
+        if callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
+            return trainer
+    raise LookupError("the Trainer is not among the objects that the garbage collector follows")
 
 
-def objects(
-    given: Mapping[str, object], args: TrainingArguments, mask: MaskFunction | None
-) -> FitObjects:
+def objects(trainer: "transformers.Trainer", mask: MaskFunction | None) -> FitObjects:
     """What probes look at.
 
     Args:
-        given: What the Trainer gives its callbacks.
-        args: The Trainer's.
+        trainer: About to train: what it has prepared is there, and wraps the model.
         mask: The user's function.
     """
-    model, optimizer = given.get("model"), given.get("optimizer")
-    inner = optimizer_in(optimizer) if isinstance(optimizer, Optimizer) else None
-    scheduler = given.get("lr_scheduler")
+    args, optimizer, scheduler = trainer.args, trainer.optimizer, trainer.lr_scheduler
+    inner = None if optimizer is None else optimizer_in(optimizer)
     return FitObjects(
         device=torch.device(args.device),
-        module=outermost(model) if isinstance(model, torch.nn.Module) else None,
+        module=trainer.model_wrapped,
         optimizers=[inner] if isinstance(inner, Optimizer) else [],
         schedulers=[scheduler] if scheduler is not None else [],
         scaler=getattr(optimizer, "scaler", None),
@@ -47,23 +50,6 @@ def objects(
         loss_divided=True,
         mask=mask,
     )
-
-
-def outermost(model: torch.nn.Module) -> torch.nn.Module:
-    """The model inside its wrappers (DDP, a compiled module): a callback is given it without.
-
-    Wrappers know what they hold, and not the other way round, so they are searched for.  A fit
-    begins with this once.
-    """
-    holders = [
-        module
-        for module in living(torch.nn.Module)
-        if type(module).__module__.startswith(_WRAPPERS)
-        and not type(module).__module__.startswith("torch.nn.modules")
-    ]
-    while len(above := [each for each in holders if model in each._modules.values()]) == 1:  # noqa: SLF001 named children change
-        model = above[0]
-    return model
 
 
 def precision(args: TrainingArguments) -> str:
@@ -87,7 +73,6 @@ def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Sca
         "gradient_clip_val": args.max_grad_norm,
         "eval_strategy": str(getattr(args.eval_strategy, "value", args.eval_strategy)),
         "eval_steps": str(args.eval_steps),
-        "evaluation_keeps_logits": keeps_logits(args),
         "save_strategy": str(getattr(args.save_strategy, "value", args.save_strategy)),
         "save_steps": str(args.save_steps),
         "loggers": ", ".join(args.report_to or ()),
@@ -102,14 +87,12 @@ def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Sca
     }
 
 
-def keeps_logits(args: TrainingArguments) -> bool:
+def keeps_logits(trainer: "transformers.Trainer") -> bool:
     """Whether an evaluation gathers all that the model returns, for a metric at its end."""
-    own = (trainer for trainer in living(transformers.Trainer) if trainer.args is args)
-    return any(
+    return (
         trainer.compute_metrics is not None
         and trainer.preprocess_logits_for_metrics is None
-        and not args.prediction_loss_only
-        for trainer in own
+        and not trainer.args.prediction_loss_only
     )
 
 

@@ -5,10 +5,9 @@ there is none between forward and backward.  So the loader is wrapped, the model
 hook, and Accelerate's `backward` a bracket.
 """
 
-import weakref
-from collections.abc import Mapping
 from functools import partial
 
+import transformers
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trainperf.core.launch_environment import TrialsOver
@@ -19,7 +18,13 @@ from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.huggingface.passes import Passes, Place
 from trainperf.huggingface.post_training import bracket_post_training, count_useless
-from trainperf.huggingface.run_info import configuration, objects, writer_of
+from trainperf.huggingface.run_info import (
+    configuration,
+    keeps_logits,
+    objects,
+    trainer_of,
+    writer_of,
+)
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import stand_in
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
@@ -44,69 +49,57 @@ class MeasuredTraining:
 
     Args:
         fit: That has begun.
-        callback: That the Trainer tells of its events; while the fit goes on they come here.
-        args: The Trainer's.
-        state: The Trainer's.
-        given: What the Trainer gives its callbacks: model, optimizer, scheduler, loader.
+        callback: That the Trainer tells of its events; while the fit goes on they come here.  The
+            Trainer itself is not held, so that its end is that of the hooks on its model.
     """
 
-    def __init__(
-        self,
-        fit: Fit,
-        callback: TrainerCallback,
-        args: TrainingArguments,
-        state: TrainerState,
-        given: Mapping[str, object],
-    ) -> None:
+    def __init__(self, fit: Fit, callback: TrainerCallback) -> None:
         self.fit = fit
         self.recorder = fit.recorder
-        self._callback, self._args = callback, args
-        # The Trainer alone holds its state, so that the end of one is that of the other.
-        self._state: TrainerState = weakref.proxy(state)
         self._batches: BracketedBatches | None = None
         self._under: int | None = None
         """What goes on after a pause that nobody announced."""
         self._passes = Passes(fit)
         self._places: list[Place] = []
-        fit.start(lambda: self._facts(given), lambda: self._listen(given))
+        fit.start(
+            lambda: self._facts(trainer_of(callback)),
+            lambda: self._listen(callback, trainer_of(callback)),
+        )
 
     # -- the start ----------------------------------------------------------------------------
 
-    def _facts(self, given: Mapping[str, object]) -> FitFacts:
-        fit, args, state = self.fit, self._args, self._state
-        self._objects = objects(given, args, fit.options.tokens)
+    def _facts(self, trainer: "transformers.Trainer") -> FitFacts:
+        fit, args, state = self.fit, trainer.args, trainer.state
+        self._objects = objects(trainer, fit.options.tokens)
         make = partial(writer_of, args, state, fit.closing)
         return FitFacts(
             objects=self._objects,
             base=args.output_dir or ".",
             kind=HUGGING_FACE,
-            loader=given.get("train_dataloader"),
-            config=configuration(args, self._objects),
+            loader=trainer.callback_handler.train_dataloader,
+            config={
+                **configuration(args, self._objects),
+                "evaluation_keeps_logits": keeps_logits(trainer),
+            },
             outputs=Outputs(writer=None if fit.tries else fit.guard.run(CurveSink.name, make)),
             log_every=max(1, int(state.logging_steps or 50)),
             notes=self._notes,
             micro_batches=args.gradient_accumulation_steps,
-            trials=self._trials,
+            trials=partial(_trials, trainer),
         )
 
-    def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
-        from trainperf.huggingface.trials import HuggingFaceTraining  # noqa: PLC0415 it loads every change there is
-
-        return HuggingFaceTraining(fit, facts, self._args, self._state, self._callback).probe()
-
-    def _listen(self, given: Mapping[str, object]) -> None:
+    def _listen(self, callback: TrainerCallback, trainer: "transformers.Trainer") -> None:
         """Hear of events, of the loader, the model and the Accelerator, until the end."""
-        fit, events = self.fit, vars(self._callback)
+        fit, events, loader = self.fit, vars(callback), trainer.callback_handler.train_dataloader
         for name in MOVES:
             if hasattr(self, name):
                 hears = fit.guard.hook(Fit.hooks, getattr(self, name))
                 self._places.append((partial(events.__setitem__, name), hears))
                 fit.undo.callback(events.pop, name, None)
-        optimizer, loader = given.get("optimizer"), given.get("train_dataloader")
-        self._places += self._passes.attach(self._objects.module, optimizer, fit.undo)
+        self._places += self._passes.attach(trainer, fit.undo)
         if hasattr(loader, ACCELERATED):
             self._wrap(loader)
-        self._generates = bracket_post_training(fit, self._callback)
+        self._generates = bracket_post_training(fit, trainer)
         fit.time(self._hear, HookPrice(monotonic_ns, passes=False))
 
     def _wrap(self, loader: object) -> None:
@@ -167,10 +160,12 @@ class MeasuredTraining:
         self._micro_batch(complete=True)
         self._unless_logged(control)
 
-    def on_log(self, _args: object, _state: object, control: TrainerControl, *_: object) -> None:
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *_: object
+    ) -> None:
         """Metrics were logged; those of an evaluation before it is over."""
         if self._generates:
-            count_useless(self.recorder, self._state, self._args)
+            count_useless(self.recorder, state, args)
         if self._under is None and not self.recorder.inside_gap:
             self._next(control)
 
@@ -245,3 +240,9 @@ class MeasuredTraining:
         if self._passes.backward_unseen:
             notes["backward"] = BACKWARD_UNSEEN
         return notes
+
+
+def _trials(trainer: "transformers.Trainer", fit: Fit, facts: FitFacts) -> Probe:
+    from trainperf.huggingface.trials import HuggingFaceTraining  # noqa: PLC0415 it loads every change there is
+
+    return HuggingFaceTraining(fit, facts, trainer).probe()

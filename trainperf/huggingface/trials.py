@@ -1,10 +1,10 @@
 """Training under a Hugging Face Trainer, as trials see it."""
 
-from transformers import TrainerCallback, TrainerState, TrainingArguments
+import transformers
+from transformers import TrainerCallback
 from transformers.trainer_callback import DefaultFlowCallback
 
 from trainperf.core.loop_kind import HUGGING_FACE
-from trainperf.huggingface.disposable import handlers_of
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.trials import FitTraining
 
@@ -15,9 +15,7 @@ class HuggingFaceTraining(FitTraining):
     Args:
         fit: Of it.
         facts: What it consists of.
-        args: The Trainer's.
-        state: The Trainer's.
-        callback: Ours, by which its others are found.
+        trainer: Whose it is.
     """
 
     autocast_line = HUGGING_FACE.bf16
@@ -32,15 +30,9 @@ class HuggingFaceTraining(FitTraining):
         "on_log",
     )
 
-    def __init__(
-        self,
-        fit: Fit,
-        facts: FitFacts,
-        args: TrainingArguments,
-        state: TrainerState,
-        callback: TrainerCallback,
-    ) -> None:
-        super().__init__(fit, facts, handlers_of(callback))
+    def __init__(self, fit: Fit, facts: FitFacts, trainer: "transformers.Trainer") -> None:
+        super().__init__(fit, facts, [trainer.callback_handler])
+        args = trainer.args
         self.computes_in_half |= args.bf16 or args.fp16
         strategy = str(getattr(args.logging_strategy, "value", args.logging_strategy))
-        self.logs_every = (state, "logging_steps") if strategy == "steps" else None
+        self.logs_every = (trainer.state, "logging_steps") if strategy == "steps" else None

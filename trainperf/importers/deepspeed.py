@@ -50,14 +50,10 @@ _SAVING = re.compile(
 
 @dataclass(slots=True)
 class _Update:
-    """An update, and what is printed before it."""
+    """What is printed before an update."""
 
     begins: bool = False
     """Whether an engine is made before it."""
-    settings: dict[str, int] = field(default_factory=dict)
-    spent_ns: dict[bytes, float] = field(default_factory=dict)
-    day_ns: int | None = None
-    """As in `LoggedStart`."""
     micro_batches: int = 0
     saving: list[int] = field(default_factory=list)
     """Times of day at which a checkpoint was being written."""
@@ -66,9 +62,11 @@ class _Update:
     last: dict[str, float | None] = field(default_factory=dict)
     """Facts of it alone."""
 
-    def take(self, line: bytes) -> None:
-        """Read a line without timers."""
-        if (progress := _PROGRESS.search(line)) is not None:
+    def take(self, line: bytes, fit: LoggedFit) -> None:
+        """Read a line before its own."""
+        if _TIMERS in line:
+            self.micro_batches += b"fwd_microstep: " in line
+        elif (progress := _PROGRESS.search(line)) is not None:
             step, skipped = map(int, progress.groups())
             if step > self.counted[0] > 0:
                 since = {"attempts": step - self.counted[0], "overflows": skipped - self.counted[1]}
@@ -78,33 +76,9 @@ class _Update:
             held, peak = (round(float(size) * (1 << 30)) for size in memory.groups())
             self.last |= {"allocated_bytes": held, "peak_bytes": peak}
         elif (setting := _SETTING.search(line)) is not None and setting[1] in _SETTINGS:
-            self.settings[_SETTINGS[setting[1]]] = int(setting[2])
+            fit.config[_SETTINGS[setting[1]]] = int(setting[2])
         elif _SAVING.search(line) and (at_ns := _day_ns(line)) is not None:
             self.saving.append(at_ns)
-
-
-def _updates(file: Path) -> Iterator[_Update]:
-    """The updates of a log."""
-    update = _Update()
-    for line in lines_of(file):
-        if b"batch_input: " in line:
-            raise LogError(
-                f"{file}: of DeepSpeed's pipeline engine, whose timers are sums over several "
-                "updates: it is no longer read"
-            )
-        if _ENGINE_BEGINS.search(line):
-            update = _Update(begins=True, settings=update.settings)
-        if _TIMERS not in line:
-            update.take(line)
-        elif b"fwd_microstep: " in line:
-            update.micro_batches += 1
-        elif b"fwd: " in line:
-            update.spent_ns = {
-                name: float(ms) * MS for name, ms in _TIMER.findall(line, line.find(_TIMERS))
-            }
-            update.day_ns = _day_ns(line)
-            yield update
-            update = _Update(counted=update.counted)
 
 
 def _day_ns(line: bytes) -> int | None:
@@ -115,34 +89,54 @@ def _day_ns(line: bytes) -> int | None:
 
 def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
     """The steps and gaps, in order."""
-    began = before = None
-    for update in _updates(file):
-        fit.config |= update.settings
-        if began is None or update.begins:
-            began, before = update, None
-            yield LoggedStart(day_ns=update.day_ns)
-        if update.day_ns is not None and began.day_ns is not None:
-            fit.end_ns = update.day_ns - began.day_ns
-            fit.notes["clock"] = "times of day are the log's own and taken for UTC"
-            fit.clock = "a step is the time of day from one update to the next"
-            fit.reasons[FIRST_STEP_S] = (
-                "not covered: the log has no time before the end of the first step"
+    update = _Update(begins=True)
+    began_ns: int | None = None
+    before_ns: int | None = None
+    for line in lines_of(file):
+        if b"batch_input: " in line:
+            raise LogError(
+                f"{file}: of DeepSpeed's pipeline engine, whose timers are sums over several "
+                "updates: it is no longer read"
             )
-        yield from _logged(update, before, fit)
-        before = update.day_ns
+        if _ENGINE_BEGINS.search(line):
+            update = _Update(begins=True)
+        if _TIMERS not in line or b"fwd: " not in line:
+            update.take(line, fit)
+        else:
+            at_ns = _day_ns(line)
+            if update.begins:
+                began_ns, before_ns = at_ns, None
+                yield LoggedStart(day_ns=at_ns)
+            if at_ns is not None and began_ns is not None:
+                fit.end_ns = at_ns - began_ns
+                fit.notes["clock"] = "times of day are the log's own and taken for UTC"
+                fit.clock = "a step is the time of day from one update to the next"
+                fit.reasons[FIRST_STEP_S] = (
+                    "not covered: the log has no time before the end of the first step"
+                )
+            since_ns = None if at_ns is None or before_ns is None else at_ns - before_ns
+            yield from _logged(update, line, since_ns, fit)
+            update, before_ns = _Update(counted=update.counted), at_ns
 
 
-def _logged(update: _Update, before_ns: int | None, fit: LoggedFit) -> Iterator[LogEvent]:
-    """The step of an update, and the checkpoint that was written before it."""
-    phases_ns = {phase: update.spent_ns.get(name, 0.0) for name, phase in _PHASES.items()}
+def _logged(
+    update: _Update, timers: bytes, since_ns: int | None, fit: LoggedFit
+) -> Iterator[LogEvent]:
+    """The step of an update, and the checkpoint that was written before it.
+
+    Args:
+        update: What is printed before it.
+        timers: Its line.
+        since_ns: Time of day since the update before; `None` where the log does not tell.
+        fit: What the log says of all of it.
+    """
+    spent_ns = {name: float(ms) * MS for name, ms in _TIMER.findall(timers, timers.find(_TIMERS))}
+    phases_ns = {phase: spent_ns.get(name, 0.0) for name, phase in _PHASES.items()}
     wall_ns = round(sum(phases_ns.values()))
-    facts = {
-        "tail_ns": update.spent_ns.get(b"bwd_allreduce"),
-        "samples": fit.config.get("batch_size"),
-    }
-    if before_ns is not None and update.day_ns is not None:
+    facts = {"tail_ns": spent_ns.get(b"bwd_allreduce"), "samples": fit.config.get("batch_size")}
+    if since_ns is not None:
         saved_ns = update.saving[-1] - update.saving[0] if update.saving else 0
-        wall_ns = max(wall_ns, update.day_ns - before_ns - saved_ns)
+        wall_ns = max(wall_ns, since_ns - saved_ns)
         if saved_ns:
             yield LoggedGap(gap=Gap.CHECKPOINT, duration_ns=saved_ns)
     yield LoggedSteps(

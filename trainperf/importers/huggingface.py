@@ -82,13 +82,12 @@ def _events(
     at_s = 0.0
     yield LoggedStart()
     for entry in history:
-        evaluated_s = [
-            entry[name] for name in entry if name.startswith("eval") and name.endswith("_runtime")
+        pauses += [
+            LoggedGap(gap=Gap.VALIDATION, duration_ns=round(entry[name] * SECOND))
+            for name in entry
+            if name.startswith("eval") and name.endswith("_runtime")
         ]
-        if evaluated_s:
-            ns = round(evaluated_s[0] * SECOND)
-            pauses.append(LoggedGap(gap=Gap.VALIDATION, duration_ns=ns))
-        elif "loss" in entry or _RUNTIME in entry:
+        if "loss" in entry or _RUNTIME in entry:
             entries.append(entry)
         if _RUNTIME in entry:
             if entry[_RUNTIME] < at_s:  # resumed from a checkpoint: the clock began anew

@@ -208,10 +208,9 @@ def _samples(line: _Line, before: _Line, number: int, length: object) -> dict[st
 
 def _interval_of(numbers: Sequence[int]) -> int:
     """Iterations between two lines; the first distance may be a shorter one."""
-    if len(numbers) < 2:
-        return 1
-    before = 0 if len(numbers) == 2 and numbers[0] == 1 else numbers[-2]
-    return max(1, numbers[-1] - before)
+    if len(numbers) == 2 and numbers[0] == 1:
+        return numbers[1]
+    return max(1, numbers[-1] - numbers[-2]) if len(numbers) > 1 else 1
 
 
 FORMAT = LogFormat(

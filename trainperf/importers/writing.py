@@ -3,20 +3,18 @@
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
-
-from msgspec import structs
 
 from trainperf.core.errors import LogError
 from trainperf.core.formatting.units import plural
 from trainperf.core.loop_kind import STEP_CLOCK
 from trainperf.core.phases import DISQUALIFYING, PHASES, Gap, Phase, Tag
 from trainperf.core.readings import (
-    DATA_STALL_FRACTION,
     DATA_WAIT_ALL_FRACTION,
     DATA_WAIT_FRACTION,
     FIRST_STEP_S,
@@ -55,11 +53,11 @@ from trainperf.importers.base import (
 
 _OF_SINGLE_STEPS = (STEP_S, STEP_P95_S, STEP_P99_S, STEP_IQR_S)
 """Readings that a mean over several steps does not have."""
-_OF_DATA_WAIT = (DATA_WAIT_FRACTION, DATA_WAIT_ALL_FRACTION, DATA_STALL_FRACTION)
-_KEYS = {name: name for name in FACTS if name != MEAN_OF} | {
-    phase.label: phase for phase in PHASES if phase is not Phase.OTHER
+_OF_DATA_WAIT = (DATA_WAIT_FRACTION, DATA_WAIT_ALL_FRACTION)
+_IN_NO_LOG = {
+    MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
+    OVERHEAD_S: "not applicable: trainperf did not run in this training",
 }
-"""Names of facts and phases that a log may hold to what they are called in `LoggedSteps`."""
 _AFTER = {Gap.VALIDATION: int(Tag.AFTER_VALIDATION), Gap.CHECKPOINT: int(Tag.AFTER_CHECKPOINT)}
 _WARMUP, _OTHER = int(Tag.WARMUP), int(Phase.OTHER)
 
@@ -78,10 +76,10 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
     """
     if len({file.resolve() for file in files}) < len(files) or (kind.cumulative and files[1:]):
         raise LogError(f"{files[-1]}: {kind.title} given twice: its steps would count twice")
-    starts = sorted(_start(kind, file) for file in files)
+    # Logs without a time of day stay in the order in which they are given.
+    starts = sorted((_start(kind, file) for file in files), key=itemgetter(0))
     others = f" and {plural(len(files) - 1, 'other file')}" if files[1:] else ""
     note = f"imported from {kind.title}: {files[0].name}{others}"
-    header = _header(kind, 1 + max(rank for _, rank, _ in starts), note)
     run = create(base)
     attempts: Counter[int] = Counter()
     with ExitStack() as undone:
@@ -96,16 +94,20 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
                         f"{file}: lines of rank {rank} and of rank {start.rank}: "
                         "give a file for each rank, as torchtitan writes them"
                     )
+                header = RunInfo(
+                    started_at=""
+                    if start.day_ns is None
+                    else datetime.fromtimestamp(start.day_ns / 1e9, tz=timezone.utc).isoformat(),
+                    world_size=1 + max(rank for _, rank, _ in starts),
+                    columns=kind.columns,
+                    device=kind.device,
+                    config={"loop": kind.loop, "imported_from": kind.name},
+                    rank=rank,
+                    attempt=attempts[rank],
+                )
                 path = record_file(run, rank, attempts[rank])
                 with path.open("wb") as records:
-                    at = datetime.fromtimestamp((start.day_ns or 0) / 1e9, tz=timezone.utc)
-                    own = structs.replace(
-                        header,
-                        started_at="" if start.day_ns is None else at.isoformat(),
-                        rank=rank,
-                        attempt=attempts[rank],
-                    )
-                    records.write(encode_entry(own))
+                    records.write(encode_entry(header))
                     attempt = _Attempt(kind, fit, records)
                     start = attempt.write(events, note)
                 attempts[rank] += attempt.steps > 0
@@ -115,23 +117,6 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
                 raise LogError(f"{file}: {kind.title}, but no step of it: {kind.marks}")
         undone.pop_all()
     return run
-
-
-def _header(kind: LogFormat, ranks: int, note: str) -> RunInfo:
-    """What holds for all attempts of all ranks."""
-    return RunInfo(
-        world_size=ranks,
-        columns=kind.columns,
-        device=kind.device,
-        reasons={
-            **_reasons(kind, _KEYS.keys() - kind.holds),
-            DATA_STALL_FRACTION: kind.why_not("data_stall_ns"),
-            MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
-            OVERHEAD_S: "not applicable: trainperf did not run in this training",
-        },
-        notes={"imported": f"{note}; {kind.clock}"},
-        config={"loop": kind.loop, "imported_from": kind.name},
-    )
 
 
 def _start(kind: LogFormat, file: Path) -> tuple[int, int, Path]:
@@ -150,10 +135,10 @@ class _Attempt:
         self._tags = int(Tag.FIRST_IN_EPOCH)
         """Of the next step; a whole number, as combining flags takes longer than reading a step."""
         self._warmup = WarmupDetector()
-        self._means: set[int] = set()
+        self._means: dict[int, int] = {}
+        """Number of steps that a mean is over to the first step that has such a mean."""
         self._own: Counter[str] = Counter()
-        self._first_is_mean = False
-        self._present: set[str | Phase] = set()
+        self._present: set[str | Phase] = {MEAN_OF, Phase.OTHER}
         """Facts and phases that the log has."""
 
     def write(self, events: Iterator[LogEvent], note: str) -> LoggedStart | None:
@@ -186,8 +171,7 @@ class _Attempt:
         if mean_of == 1:
             tags |= self._tags
         elif mean_of:
-            self._first_is_mean |= not self.steps
-            self._means.add(mean_of)
+            self._means.setdefault(mean_of, self.steps)
         self._tags = 0
         if not self._warmup.ended:
             # A window of the detector is one of steps, however few means they are.
@@ -237,8 +221,7 @@ class _Attempt:
         if loss is not None and math.isfinite(loss):
             self._fit.notes.pop("loss", None)
         elif loss is not None:
-            since = f"not finite since step {self.steps + logged.steps}"
-            self._fit.notes.setdefault("loss", since)
+            self._fit.notes.setdefault("loss", f"not finite since step {self.steps + logged.steps}")
             facts["loss"] = None
         return facts
 
@@ -254,30 +237,23 @@ class _Attempt:
         self._tags |= _AFTER.get(logged.gap, 0)
 
     def _reasons(self) -> dict[str, str]:
-        """What the format may hold, and this log does not."""
-        kind, present = self._kind, self._present
-        reasons = _reasons(kind, (n for n in kind.holds.keys() & _KEYS if _KEYS[n] not in present))
+        """Why readings have no value: what the format never holds, and what this log does not."""
+        why_not, present = self._kind.why_not, self._present
+        reasons = _IN_NO_LOG | {name: why_not(name) for name in FACTS if name not in present}
+        reasons |= {
+            phase_reading(phase.label): f"{why_not(phase.label)}; it is in `other`"
+            for phase in PHASES
+            if phase not in present
+        }
+        if Phase.DATA_WAIT not in present:
+            reasons |= dict.fromkeys(_OF_DATA_WAIT, why_not(Phase.DATA_WAIT.label))
         if self._means:
             over = " to ".join(f"{mean:,}" for mean in sorted({min(self._means), max(self._means)}))
             only = f"not covered: the log holds means over {over} steps"
             reasons |= dict.fromkeys(_OF_SINGLE_STEPS, only)
-            if self._first_is_mean:
+            if 0 in self._means.values():
                 reasons[FIRST_STEP_S] = only
-        if not self._warmup.ended and self._means == {self.steps}:
+        if not self._warmup.ended and list(self._means) == [self.steps]:
             only = f"not covered: the log holds one mean over all {plural(self.steps, 'step')}"
             reasons |= dict.fromkeys((STEP_MEAN_S, OPTIMIZER_STEPS_PER_S, SAMPLES_PER_S), only)
         return reasons
-
-
-def _reasons(kind: LogFormat, names: Iterable[str]) -> dict[str, str]:
-    """Why some facts and phases have no value."""
-    reasons: dict[str, str] = {}
-    for name in names:
-        why = kind.why_not(name)
-        if name in FACTS:
-            reasons[name] = why
-        else:
-            reasons[phase_reading(name)] = f"{why}; it is in `other`"
-        if name == Phase.DATA_WAIT.label:
-            reasons |= dict.fromkeys(_OF_DATA_WAIT, why)
-    return reasons
