@@ -238,11 +238,11 @@ def test_calls_that_are_heard_from_outside_move_what_the_table_says(
 ) -> None:
     """From the second update on, since a recording begins with the end of the first."""
     moves = outside_moves
-    watched = Watched(moves.MOVES, lambda: updates._loop.recorder)  # type: ignore[union-attr]
+    watched = Watched(moves.MOVES, lambda: updates.loop.recorder)  # type: ignore[union-attr]
     hears_loaders = sys.version_info >= (3, 12)
 
     def tell(look: Callable[[str], object], event: str) -> None:
-        if updates._loop is not None and (hears_loaders or event != moves.FETCH):
+        if updates.loop is not None and (hears_loaders or event != moves.FETCH):
             look(event)
 
     def collate(rows: list[torch.Tensor]) -> torch.Tensor:

@@ -259,7 +259,10 @@ def test_options_of_the_command_reach_a_monitor_of_the_scripts_own(
 def test_what_the_script_chooses_is_kept_and_the_command_is_told(
     command: Commanded, tmp_path: Path
 ) -> None:
-    """The step and the directory; what is the same is no choice of its own."""
+    """The step and the directory; what is the same is no choice of its own.
+
+    It is told of the fit itself as well.
+    """
     words = tmp_path / "words"
     words.mkdir()
     command(audit_at=3, dirpath=str(tmp_path / "out"), signals=str(words))
@@ -271,4 +274,8 @@ def test_what_the_script_chooses_is_kept_and_the_command_is_told(
 
     assert trained.monitor.run == tmp_path / "own" / "trainperf"
     assert trained.audit.step == 5
-    assert signals_in(words) == {LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT}
+    assert signals_in(words) == {
+        LaunchSignal.OWN_DIRECTORY,
+        LaunchSignal.OWN_AUDIT,
+        LaunchSignal.RECORDED,
+    }

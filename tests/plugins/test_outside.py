@@ -13,7 +13,7 @@ import pytest
 import torch
 from support.fits import awake
 from support.frozen import frozen
-from support.outside import hearing, network, updates, written
+from support.outside import end, hearing, network, updates, written
 from support.threads import one_thread
 from torch import Tensor, nn
 
@@ -167,7 +167,7 @@ def test_a_loop_that_measures_itself_is_left_to_itself(
         for _ in monitor.batches([0] * 8):
             train(model, 1, optimizer=optimizer)
             monitor.end_step()
-    updates.end()
+    end(updates)
 
     assert not (tmp_path / "out").exists()
 
@@ -253,7 +253,7 @@ def test_training_is_the_same_with_and_without(updates: ProcessUpdates) -> None:
         torch.manual_seed(3)
         model = network()
         if not recorded:
-            updates.end()
+            end(updates)
         train(model)
         states.append(model.state_dict())
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.frozen import frozen
 from support.loops import Sleeper
-from support.outside import network, updates, written
+from support.outside import end, network, updates, written
 from support.threads import one_thread
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -231,7 +231,7 @@ def test_where_others_listen_it_is_coarse(updates: ProcessUpdates, tmp_path: Pat
         for tool in free:
             sys.monitoring.free_tool_id(tool)
 
-    assert run.totals.notes["data_wait"] == COARSE
+    assert run.totals.notes["data_wait"] == COARSE.format("0 %")
     assert run.totals.faults == {}
 
 
@@ -255,7 +255,7 @@ def test_nothing_is_left_behind(
         monkeypatch.setattr(Recorder, "moment", Mock(side_effect=ValueError))
         script.step(next(batches))
     else:
-        updates.end()
+        end(updates)
 
     assert listened() == before
     script.step(next(batches))

@@ -19,7 +19,7 @@ from trainperf.plugins.outside_updates import ProcessUpdates
 def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
     """What a launched process hears, until the end of this context."""
     gc.collect()  # a monitor that a test before has left is under way until then
-    hears = ProcessUpdates(options)
+    hears = ProcessUpdates()
     handles = (
         optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
         optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
@@ -27,7 +27,7 @@ def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(VARIABLE, options.environment({})[VARIABLE])
         yield hears
-        hears.end()
+        end(hears)
     for handle in handles:
         handle.remove()
     assert not nn_module._global_forward_pre_hooks
@@ -43,9 +43,16 @@ def updates(tmp_path: Path) -> Iterator[ProcessUpdates]:
         yield hears
 
 
+def end(updates: ProcessUpdates) -> None:
+    """The script is over, if it was recorded: another loop may come."""
+    if updates.loop is not None:
+        updates.loop.fit.end()
+    assert updates.loop is None
+
+
 def written(updates: ProcessUpdates, tmp_path: Path, number: int = 0) -> Written:
     """What a recording has left, once the script is over."""
-    updates.end()
+    end(updates)
     name = "trainperf" if not number else f"trainperf-{number}"
     return read(tmp_path / "out" / name / "steps-rank0.jsonl")
 

@@ -54,16 +54,18 @@ CHOSEN = (LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT)
 
 def why_unrecorded(signals: Container[LaunchSignal]) -> str:
     """Why nothing was recorded, by what the processes have told; empty where something was."""
-    trainer, stepped = LaunchSignal.TRAINER in signals, LaunchSignal.STEPPED in signals
     unstepped = (
         "no optimizer was stepped on this machine; to measure inference, put "
         'trainperf.loop.LoopMonitor(kind="inference") around its loop'
     )
     kept = "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps trainperf from being loaded; unset it"
     return first_that_holds(
-        ("", LaunchSignal.RECORDED in signals or (trainer and stepped)),
-        (f"an optimizer was stepped, but no loop was made out around it; {_REMEDY}", stepped),
-        (unstepped, trainer or LaunchSignal.LOADED in signals),
+        ("", LaunchSignal.RECORDED in signals),
+        (
+            f"an optimizer was stepped, but no loop was made out around it; {_REMEDY}",
+            LaunchSignal.STEPPED in signals,
+        ),
+        (unstepped, LaunchSignal.LOADED in signals),
         (kept, os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"),
         ("no process of the script loaded PyTorch on this machine", True),
     )

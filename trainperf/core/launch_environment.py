@@ -24,7 +24,6 @@ class LaunchSignal(Enum):
     """
 
     LOADED = "torch was loaded"
-    TRAINER = "a Lightning Trainer was built"
     STEPPED = "an optimizer was stepped"
     RECORDED = "a fit was recorded"
     OWN_DIRECTORY = "--out"

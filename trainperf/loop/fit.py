@@ -20,6 +20,7 @@ from typing_extensions import ParamSpec
 
 from trainperf.core import run_directory, spool
 from trainperf.core.interleaving import directory
+from trainperf.core.launch_environment import LaunchSignal
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.machine.limits import launched_ranks
@@ -240,6 +241,7 @@ class Fit:
             self.address = str(upload.url)
             self.closing.callback(self.guard.run, Upload.part, upload.end)
             self.guard.run(Upload.part, upload.start)
+        self.launch.send(LaunchSignal.RECORDED)
         return True
 
     def _discard(self) -> None:

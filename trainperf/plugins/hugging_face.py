@@ -25,7 +25,10 @@ class AutoTrainPerfCallback(TrainPerfCallback):
     ) -> None:
         """A training that has raised before, e.g. without memory, is over."""
         self._end(INTERRUPTED)
-        callbacks = [callback for each in handlers_of(self) for callback in each.callbacks]
-        own = any(isinstance(c, TrainPerfCallback) and c is not self for c in callbacks)
-        if not own and not Monitor.under_way:
+        others = any(
+            isinstance(callback, TrainPerfCallback) and callback is not self
+            for handler in handlers_of(self)
+            for callback in handler.callbacks
+        )
+        if not others and not Monitor.under_way:
             super().on_train_begin(args, state, control, **kwargs)

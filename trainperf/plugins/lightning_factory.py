@@ -4,7 +4,7 @@ It asks the entry points of `plugins/launched` for every Trainer; no other proce
 Nothing is raised: a training that cannot be measured goes on unmeasured.
 """
 
-from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
+from trainperf.core.launch_environment import LaunchOptions
 from trainperf.recording.guard import Guard
 
 
@@ -15,11 +15,11 @@ def callbacks(options: str = "") -> list[object]:
     """
     if not options:
         return []
-    return Guard().run("trainperf run", lambda: [_callback(LaunchOptions.parse(options))]) or []
+    return Guard().run("trainperf run", lambda: _attached(options)) or []
 
 
-def _callback(options: LaunchOptions) -> object:
-    options.send(LaunchSignal.TRAINER)
+def _attached(options: str) -> list[object]:
+    LaunchOptions.parse(options)  # what cannot be read is refused here, not amid the training
     from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 Lightning is loaded now
 
-    return AutoTrainPerf()
+    return [AutoTrainPerf()]

@@ -1,7 +1,5 @@
 """Words of a recording from outside about itself."""
 
-from typing import ClassVar
-
 from trainperf.core.formatting.units import share
 from trainperf.core.loop_kind import OUTSIDE, OUTSIDE_WITH_LOADER
 from trainperf.core.phases import Phase
@@ -11,11 +9,12 @@ from trainperf.recording.probes.plain_loop import PlainLoopProbe
 
 
 _MONITOR = "trainperf.loop.LoopMonitor tells them apart"
-_ALL = (
-    "everything between an update and the next forward: the loader, the copy to the device, "
-    f"logging, the loop's own code; {_MONITOR}"
+COARSE = (
+    "coarse: recorded from outside. A DataLoader was heard in {} of the waits; in the others data "
+    "wait is everything between an update and the next forward: the loader, the copy to the "
+    f"device, logging, the loop's own code; {_MONITOR}"
 )
-COARSE = f"coarse: recorded from outside. Data wait is {_ALL}"
+"""With the share to fill in."""
 LOADER_HEARD = (
     "recorded from outside: data wait is the time in the DataLoader; the copy to the device, "
     f"logging and the loop's own code are other; {_MONITOR}"
@@ -28,8 +27,6 @@ FORWARD_UNSEEN = (
 
 class OutsideProbe(PlainLoopProbe):
     """The loop's autocast and accumulation, as for a plain one, where nobody brackets anything."""
-
-    name: ClassVar[str] = "loop from outside"
 
     def __init__(self, module: object, device: str, waits: BatchWaits) -> None:
         super().__init__(module, device)
@@ -46,12 +43,10 @@ class OutsideProbe(PlainLoopProbe):
 
     def notes(self) -> dict[str, str]:
         """How the phases were told apart."""
-        heard = self._waits.divided_fraction
-        data_wait = COARSE if self._waits.coarse() else LOADER_HEARD
-        if heard and self._waits.coarse():
-            data_wait = (
-                f"coarse: recorded from outside. A DataLoader was heard in {share(heard)} of the "
-                f"waits; in the others data wait is {_ALL}"
-            )
+        data_wait = (
+            COARSE.format(share(self._waits.divided_fraction))
+            if self._waits.coarse()
+            else LOADER_HEARD
+        )
         unseen = {"forward": FORWARD_UNSEEN} if Phase.FORWARD in self._unseen else {}
         return {"data_wait": data_wait, **unseen}

@@ -8,7 +8,6 @@ is replaced.  An older Python has no such place, and loaders are not heard.
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import CodeType
 
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
@@ -18,16 +17,10 @@ TOOLS = (3, 4)
 """Numbers of tools that Python leaves to anybody; debuggers, coverage and profilers have others."""
 
 
-def _codes(*functions: object) -> tuple[CodeType, ...]:
-    """Of those that are written in Python."""
-    codes = (getattr(function, "__code__", None) for function in functions)
-    return tuple(code for code in codes if code is not None)
-
-
-CALLS = _codes(DataLoader.__iter__, _BaseDataLoaderIter.__next__)
+CALLS = (DataLoader.__iter__.__code__, _BaseDataLoaderIter.__next__.__code__)
 """A loader is asked."""
 
-_ENDS = _codes(getattr(_MultiProcessingDataLoaderIter, "_shutdown_workers", None))
+_END = _MultiProcessingDataLoaderIter._shutdown_workers.__code__  # noqa: SLF001 nothing public is called then
 """The last thing that a loader with workers does: an error follows, and errors are not heard."""
 
 
@@ -47,7 +40,7 @@ def hear_loaders(
     if sys.version_info >= (3, 12):
         monitoring, events = sys.monitoring, sys.monitoring.events
         tool = next((tool for tool in TOOLS if monitoring.get_tool(tool) is None), None)
-        if tool is None or not CALLS:
+        if tool is None:
             return
         monitoring.use_tool_id(tool, "trainperf")
         undo.callback(monitoring.free_tool_id, tool)
@@ -55,6 +48,6 @@ def hear_loaders(
             monitoring.register_callback(tool, event, function)
             undo.callback(monitoring.register_callback, tool, event, None)
         calls = dict.fromkeys(CALLS, events.PY_START | events.PY_RETURN)
-        for code, heard in (calls | dict.fromkeys(_ENDS, events.PY_RETURN)).items():
+        for code, heard in (calls | {_END: events.PY_RETURN}).items():
             monitoring.set_local_events(tool, code, heard)
             undo.callback(monitoring.set_local_events, tool, code, events.NO_EVENTS)

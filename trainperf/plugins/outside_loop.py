@@ -39,12 +39,11 @@ _OTHER = MOVES[UPDATE].next_slot
 # As DDP does: there is no public way.
 _queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
 
-_WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART = range(7)
+_WAIT, _FORWARD, _BACKWARD, _BETWEEN, _UPDATE, _APART = range(6)
 """Where a loop stands.
 
 * `_WAIT`: a step waits for its first forward.
-* `_FORWARD`: it goes on, until backward.
-* `_LOSS`: the loss was returned; what goes on until backward is the loop's own code.
+* `_FORWARD`: it goes on, or has returned; backward follows.
 * `_BACKWARD`: it goes on.
 * `_BETWEEN`: it is over; an update follows, or another micro-batch is waited for.
 * `_UPDATE`: it goes on.
@@ -59,7 +58,7 @@ class OutsideLoop:
     Args:
         optimizer: Whose update it was.
         updates: Hooks that are called before and after every update.
-        over: Called with the optimizer of an update that is no longer of this fit.
+        over: Called once the fit was ended by an update that is not of it, with its optimizer.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class OutsideLoop:
         self._batch: object = None
         """What the forward was called with that no micro-batch was told of yet."""
         self._loss: object = None
-        self.waits = BatchWaits(self.recorder, fit.phases)
+        self.waits = BatchWaits(fit)
         self._modules = TrainedModules(fit.undo)
         self._gradient = UntracedHook(nothing)
         self._loaders = ThreadHook(), ThreadHook()
@@ -110,35 +109,33 @@ class OutsideLoop:
     # -- the start ----------------------------------------------------------------------------
 
     def _facts(self) -> FitFacts:
-        modules = outside_objects.trained_modules(self._optimizers)
+        modules = self._modules.add(self._optimizers)
         module = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
+        first = next(iter(modules), None)
         device = device_of(None, module)
-        objects = FitObjects(
-            device=device,
-            module=module,
-            optimizers=self._optimizers,
-            schedulers=outside_objects.schedulers_of(self._optimizers),
-            scaler=outside_objects.scaler_of(self._optimizers[0]),
-        )
         return FitFacts(
-            objects=objects,
+            objects=FitObjects(
+                device=device,
+                module=module,
+                optimizers=self._optimizers,
+                schedulers=outside_objects.schedulers_of(self._optimizers),
+                scaler=outside_objects.scaler_of(self._optimizers[0]),
+            ),
             base="runs",
             kind=OUTSIDE,
             loader=outside_objects.loader_in_use(),
-            config=outside_objects.fabric_precision(modules[0]),
-            probes=(OutsideProbe(modules[0], device.type, self.waits),),
+            config=outside_objects.fabric_precision(first),
+            probes=(OutsideProbe(first, device.type, self.waits),),
             reasons=no_device_copy(device),
             coarse=self.waits.coarse,
             takes_batches=False,
         )
 
     def _listen(self) -> None:
-        fit = self.fit
-        self._modules.add(self._optimizers)
-        self.waits.phases = fit.phases
+        self._modules.listen()
         # Only now: hooks are timed as they are called, so brackets inside them are not.
-        fit.time(self._hear, HookPrice(monotonic_ns, passes=True))
-        hear_loaders(*self._loaders, fit.undo)
+        self.fit.time(self._hear, HookPrice(monotonic_ns, passes=True))
+        hear_loaders(*self._loaders, self.fit.undo)
         self.waits.begin_step()
 
     def _hear(self) -> None:
@@ -154,17 +151,16 @@ class OutsideLoop:
 
     def _called(self, module: nn.Module, *_: object) -> None:
         """A module is called."""
-        state = self._state
-        if state == _BACKWARD or not self._modules.await_return(module):
+        if self._state == _BACKWARD or not self._modules.await_return(module):
             return
-        if state in (_FORWARD, _LOSS):  # another one, before backward
-            self._state = _FORWARD
+        if self._state == _FORWARD:  # another one, before backward
             self._rest(_SLOTS[FORWARD])
             return
         if not torch.is_grad_enabled() or (self._modules.modes and not module.training):
-            self._evaluates()
+            if self._state in _WAITS:
+                self._evaluates()
             return
-        if state in _WAITS:
+        if self._state in _WAITS:
             self.waits.end()
         if self._batch is not None:
             self._micro_batch_over()
@@ -176,22 +172,20 @@ class OutsideLoop:
 
     def _evaluates(self) -> None:
         """Between two steps it is a validation; in each step it is part of the training."""
-        if self._state not in _WAITS:
-            return
-        step = self.recorder.index
-        if step > self._evaluated_in + 1:
+        if self.recorder.index > self._evaluated_in + 1:
             self.waits.validate()
         else:
             self.waits.end()
             self.recorder.rest(_OTHER)
-        self._evaluated_in, self._state = step, _APART
+        self._evaluated_in, self._state = self.recorder.index, _APART
 
     def _returned(
         self, _: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
     ) -> None:
         """Of a forward: backward begins with the first gradient of what was returned.
 
-        The first single number of three values at most is the loss.
+        The first single number of three values at most is the loss; what goes on from its return
+        until backward is the loop's own code.
         """
         for take in self._modules.takes:
             take()
@@ -205,13 +199,12 @@ class OutsideLoop:
                     hear_gradient(head, self._gradient)
                 if head.numel() == 1:
                     self._loss = head.detach()
-                    self._state = _LOSS if head.requires_grad else _FORWARD
-        if self._state == _LOSS:
-            self._rest(_OTHER)
+                    if head.requires_grad:
+                        self._rest(_OTHER)
 
     def _backward_begins(self, *_: object) -> None:
         """A gradient of what was returned is there."""
-        if self._state in (_FORWARD, _LOSS):
+        if self._state == _FORWARD:
             self._state = _BACKWARD
             self._modules.pause()  # checkpointed layers are called once more
             self._rest(_SLOTS[FIRST_GRADIENT])
@@ -249,8 +242,11 @@ class OutsideLoop:
         if self._depth:
             return
         self._state = _APART
-        usual = self._stranger is None and Monitor.starts == self._starts
-        if not (usual and optimizer in self._optimizers) and not self._takes_turns(optimizer):
+        if (
+            self._stranger is not None
+            or Monitor.starts != self._starts
+            or optimizer not in self._optimizers
+        ) and not self._takes_turns(optimizer):
             return
         self._rest(_OTHER)
         if optimizer is not self._closer:
@@ -260,14 +256,14 @@ class OutsideLoop:
         self._tell(complete=True)
         self._modules.listen()
         self._state = _WAIT
-        self.waits.begin_step()
         if self.fit.tried:
             raise TrialsOver
 
     def _takes_turns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer belongs to this loop, as another may from now on."""
         if Monitor.starts != self._starts or optimizer is self._stranger:
-            self._over(optimizer)  # another fit has begun, or another loop
+            self.fit.end()  # another fit has begun, or another loop
+            self._over(optimizer)
             return False
         joins, self._stranger = self._stranger, None
         if optimizer not in self._optimizers:
@@ -286,17 +282,18 @@ class OutsideLoop:
 
     def _micro_batch_over(self) -> None:
         """Another one follows in this step, unless the scaler has skipped the update."""
-        scaler, first = self.fit.chosen.scaler, self._optimizers[:1]
-        if scaler is None or any(p.grad is not None for p in outside_objects.updated_by(first)):
-            self._tell(complete=False)
-            return
-        scaler.attempt(first[0])
-        self._tell(complete=True)
-        self.waits.begin_step()
+        scaled, first = self.fit.chosen.scaler is not None, self._optimizers[0]
+        skipped = scaled and all(p.grad is None for p in outside_objects.updated_by([first]))
+        if skipped:
+            self.fit.attempt(first)
+        self._tell(complete=skipped)
 
     def _tell(self, *, complete: bool) -> None:
+        """Forward and backward are over, and with *complete* the step."""
         self.fit.micro_batch(self._batch, self._loss, complete=complete, begun=monotonic_ns())
         self._batch = self._loss = None
+        if complete:
+            self.waits.begin_step()
 
 
 def _heads(output: object) -> Sequence[object]:

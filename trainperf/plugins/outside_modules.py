@@ -15,8 +15,8 @@ from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 
-from trainperf.plugins.outside_objects import trained_modules, updated_by
-from trainperf.recording.process_objects import SwitchedHook, UntracedHook, nothing
+from trainperf.plugins.outside_objects import updated_by
+from trainperf.recording.process_objects import SwitchedHook, UntracedHook, living, nothing
 
 
 class ThreadHook(UntracedHook):
@@ -60,21 +60,35 @@ class TrainedModules:
         self.pause()
         undo.callback(self._leave)
 
-    def add(self, optimizers: Sequence[Optimizer]) -> None:
-        """Hear of what they update: of the outermost modules, and of those inside them."""
-        outermost = trained_modules(optimizers)
+    def add(self, optimizers: Sequence[Optimizer]) -> list[nn.Module]:
+        """Hear of what they update from the next `listen` on.
+
+        Of all modules with a parameter that is updated; where none has (an optimizer with copies
+        of its own), of those with one that is trained.
+
+        Returns:
+            The outermost of them, wrappers such as DDP included.
+        """
         updated = {id(parameter) for parameter in updated_by(optimizers)}
-        inside = [module for root in outermost for module in root.modules()]
-        self._parts |= {id(module) for module in outermost}
-        self._parts |= {id(m) for m in inside if any(id(p) in updated for p in m.parameters())}
+        modules = list(living(nn.Module))
+        trained = [m for m in modules if any(id(p) in updated for p in m.parameters())] or [
+            m for m in modules if any(p.requires_grad for p in m.parameters())
+        ]
+        inside = {id(child) for module in modules for child in module.children()}
+        outermost = [module for module in trained if id(module) not in inside]
+        self._parts |= {id(module) for module in trained}
         self.modes = self.modes and all(module.training for module in outermost)
         compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
         for module in compiled:
             self._undo.callback(module.register_forward_pre_hook(self.called).remove)
-        if compiled or any(module._compiled_call_impl is not None for module in inside):  # noqa: SLF001 a hook would be compiled
+        if compiled or any(
+            part._compiled_call_impl is not None  # noqa: SLF001 a hook would be compiled
+            for module in outermost
+            for part in module.modules()
+        ):
             self.listen = nothing
             self.pause()
-        self.listen()
+        return outermost
 
     def await_return(self, module: nn.Module) -> bool:
         """Hear of a module's return in place of calls, if it is trained; whether it is."""

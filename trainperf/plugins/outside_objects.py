@@ -1,4 +1,4 @@
-"""Parts of a loop, looked for from outside: its modules, loader, schedulers and scaler.
+"""Parts of a loop, looked for from outside: its parameters, loader, schedulers and scaler.
 
 An optimizer knows its parameters and nothing else, so the rest is searched for among all objects of
 the process.
@@ -20,21 +20,12 @@ from trainperf.recording.run_identity import library_of
 
 def updated_by(optimizers: Sequence[Optimizer]) -> list[torch.Tensor]:
     """Their parameters."""
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    return [parameter for group in groups for parameter in group["params"]]
-
-
-def trained_modules(optimizers: Sequence[Optimizer]) -> list[nn.Module]:
-    """The outermost modules with a parameter that is updated, wrappers such as DDP included.
-
-    Where none has (an optimizer with copies of its own), the largest that is trained.
-    """
-    updated = {id(parameter) for parameter in updated_by(optimizers)}
-    modules = list(living(nn.Module))
-    inside = {id(child) for module in modules for child in module.children()}
-    outermost = [module for module in modules if id(module) not in inside]
-    holders = [m for m in outermost if any(id(p) in updated for p in m.parameters())]
-    return holders or sorted(outermost, key=_trainable, reverse=True)[:1]
+    return [
+        parameter
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
 
 
 def loader_in_use() -> object | None:
@@ -43,34 +34,31 @@ def loader_in_use() -> object | None:
     Where there is none, an iterator of a library that has its own ways to make batches.
     """
     loaders = list(living(DataLoader))
-    datasets = {id(loader.dataset) for loader in loaders}
-    if len(datasets) > 1:
-        datasets &= {id(iterator._dataset) for iterator in living(_BaseDataLoaderIter)}  # noqa: SLF001 it names its loader nowhere else
     if not loaders:
         iterators = (each for each in living(object) if hasattr(type(each), "__next__"))
         return next(filter(library_of, iterators), None)
-    used = [loader for loader in loaders if id(loader.dataset) in datasets]
-    return used[0] if len(datasets) == 1 else None
+    read = {id(iterator._dataset) for iterator in living(_BaseDataLoaderIter)}  # noqa: SLF001 it names its loader nowhere else
+    in_use = [loader for loader in loaders if id(loader.dataset) in read] or loaders
+    return in_use[0] if len({id(loader.dataset) for loader in in_use}) == 1 else None
 
 
 def schedulers_of(optimizers: Sequence[Optimizer]) -> list[LRScheduler]:
     """Those that set the optimizers' learning rates."""
-    ids = {id(optimizer) for optimizer in optimizers}
-    return [s for s in living(LRScheduler) if id(getattr(s, "optimizer", None)) in ids]
+    return [s for s in living(LRScheduler) if getattr(s, "optimizer", None) in optimizers]
 
 
 def scaler_of(optimizer: Optimizer) -> torch.amp.GradScaler | None:
     """The GradScaler that steps the optimizer now; it remembers it until its `update()`."""
-    scalers = (scaler for scaler in living(torch.amp.GradScaler) if scaler.is_enabled())
-    return next((s for s in scalers if id(optimizer) in s._per_optimizer_states), None)  # noqa: SLF001 it names them nowhere else
+    scalers = (
+        scaler
+        for scaler in living(torch.amp.GradScaler)
+        if scaler.is_enabled() and id(optimizer) in scaler._per_optimizer_states  # noqa: SLF001 it names them nowhere else
+    )
+    return next(scalers, None)
 
 
-def fabric_precision(module: nn.Module) -> dict[str, Scalar]:
+def fabric_precision(module: nn.Module | None) -> dict[str, Scalar]:
     """Mixed precision of a module that Fabric has set up: it enters that by itself."""
     strategy = getattr(module, "_strategy", None)
     precision = getattr(getattr(strategy, "precision", None), "precision", None)
     return {} if precision is None else {"precision": str(precision)}
-
-
-def _trainable(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

@@ -10,7 +10,6 @@ from traceback import walk_stack
 
 from torch.optim import Optimizer
 
-from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
 from trainperf.plugins.outside_loop import OutsideLoop
 from trainperf.plugins.outside_modules import ThreadHook
 from trainperf.recording.guard import Guard
@@ -28,38 +27,22 @@ _TRAINERS = ("lightning.pytorch.", "pytorch_lightning.", "transformers.trainer")
 
 
 class ProcessUpdates:
-    """Begins with an update of the process to record its loop, which hears of all later ones.
+    """Begins with an update of the process to record its loop, which hears of all later ones."""
 
-    Args:
-        options: The command's.
-    """
-
-    def __init__(self, options: LaunchOptions) -> None:
+    def __init__(self) -> None:
         self.begins, self.ends = ThreadHook(), ThreadHook()
         """To be called before and after every update of this thread."""
-        self._options = options
         self._guard = Guard()
-        self._noted = False
         at_fork(after_in_child=self._wait)  # a child may train by itself
-        self._wait()
-
-    def end(self) -> None:
-        """The loop is over; another may come."""
-        if self._loop is not None:
-            self._loop.fit.end()
         self._wait()
 
     def _wait(self) -> None:
         """For the first update of a loop."""
-        self._loop: OutsideLoop | None = None
+        self.loop: OutsideLoop | None = None
+        """What is recorded now."""
         self.begins.thread = self.ends.thread = get_ident()
         self.begins.act = nothing
         self.ends.act = self._guard.hook(_PART, self._begin)
-
-    def _over(self, optimizer: Optimizer) -> None:
-        """An update is not of the loop that was recorded: that is over."""
-        self.end()
-        self._begin(optimizer)
 
     def _begin(self, optimizer: Optimizer, *_: object) -> None:
         """Nothing is recorded from outside, unless from here on.
@@ -68,14 +51,11 @@ class ProcessUpdates:
         """
         if not Monitor.under_way and calls_under_way(_STEP) == 1 and not _inside_trainer():
             self.begins.act = self.ends.act = nothing
-            self._loop = OutsideLoop(optimizer, (self.begins, self.ends), self._over)
-        if Monitor.under_way and not self._noted:  # by whomever
-            self._noted = True
-            self._options.send(LaunchSignal.RECORDED)
+            self.loop = OutsideLoop(optimizer, (self.begins, self.ends), self._begin)
+            self.loop.fit.closing.callback(self._wait)
 
 
 def _inside_trainer() -> bool:
     """Whether the loop that goes on is no plain one."""
     stack = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
-    names = (str(frame.f_globals.get("__name__", "")) for frame, _ in stack)
-    return any(name.startswith(_TRAINERS) for name in names)
+    return any(str(frame.f_globals.get("__name__", "")).startswith(_TRAINERS) for frame, _ in stack)

@@ -5,12 +5,11 @@ tells the two apart, and the whole of it is data wait.
 """
 
 from trainperf.core.phases import FIRST_GAP
-from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.loop.fit import Fit
 from trainperf.plugins.outside_loader import CALLS
 from trainperf.plugins.outside_moves import EVALUATION, FETCH, MOVES
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.process_objects import calls_under_way
-from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import Moment
 
 
@@ -24,26 +23,23 @@ class BatchWaits:
     """Where a loop waits for its batches, as far as it was heard.
 
     Args:
-        recorder: Of the fit.
-        phases: Of the fit, as long as it has not begun.
+        fit: Whose steps they are part of.
     """
 
-    def __init__(self, recorder: Recorder, phases: PhaseContexts) -> None:
-        self._recorder = recorder
-        self.phases = phases
-        """Of the fit, once it has begun."""
+    def __init__(self, fit: Fit) -> None:
+        self._fit, self._recorder = fit, fit.recorder
         self.calls = 0
         """Whether a loader is at work: 2 for one that has asked another one meanwhile."""
         self._heard = self._usual = False
         """Whether one was asked in this step, and in the one before it: perhaps for this one."""
         self.before: Moment | None = None
-        """When the wait began in which a loader was heard."""
+        """When the wait began in which a loader was heard; reset where another may begin."""
         self._waits = [0, 0]
         """Those in which no loader was heard, and those in which one was."""
 
     def coarse(self) -> bool:
         """Whether data wait is more than the time in loaders, in some of the waits."""
-        return not self._waits[True] or self.divided_fraction < _SURE
+        return self.divided_fraction < _SURE
 
     @property
     def divided_fraction(self) -> float:
@@ -59,22 +55,20 @@ class BatchWaits:
                 self.calls = 2
                 return
             self.settle()
-        recorder = self._recorder
-        if recorder.slot >= FIRST_GAP:
+        if self._recorder.slot >= FIRST_GAP:
             return
         if self.before is None:
-            self.before = recorder.moment()
-        if recorder.slot == _DATA_WAIT:
-            recorder.rest(_OTHER, since_last=True)
-        self.phases.enter(_DATA_WAIT)
+            self.before = self._recorder.moment()
+        if self._recorder.slot == _DATA_WAIT:
+            self._recorder.rest(_OTHER, since_last=True)
+        self._fit.phases.enter(_DATA_WAIT)
         self.calls, self._heard = 1, True
 
     def ends(self, *_: object) -> None:
-        """It has answered."""
-        if not self.calls or (self.calls > 1 and calls_under_way(*CALLS) > 1):
-            return
-        self.phases.leave()
-        self.calls = 0
+        """It has answered: the wait is over, unless it was asked by another one."""
+        if self.calls == 1 or (self.calls and calls_under_way(*CALLS) <= 1):
+            self._fit.phases.leave()
+            self.calls = 0
 
     def settle(self) -> None:
         """A loader that was asked, and has not answered, had no batch any more."""
@@ -91,9 +85,9 @@ class BatchWaits:
         self.before = None
         if self._usual:
             self._recorder.boundary()
-            self.phases.mark(Mark.FETCH_BEGINS)
+            self._fit.phases.mark(Mark.FETCH_BEGINS)
         else:
-            self.phases.fetch_begins()
+            self._fit.phases.fetch_begins()
 
     def end(self, unheard: int = _DATA_WAIT) -> None:
         """What follows is there.
@@ -103,7 +97,6 @@ class BatchWaits:
         """
         if self.calls:
             self.settle()
-        self.before = None
         divided, recorder = self._usual or self._heard, self._recorder
         # What the first step waits for may have been fetched before the recording began.
         if divided or recorder.index:
@@ -111,7 +104,7 @@ class BatchWaits:
         slot = _OTHER if divided else unheard
         if recorder.slot != slot:
             recorder.rest(slot, since_last=True)
-            self.phases.mark(Mark.FETCH_ENDS)
+            self._fit.phases.mark(Mark.FETCH_ENDS)
 
     def validate(self) -> None:
         """All since the wait began is part of a validation, its batches too."""
@@ -119,5 +112,4 @@ class BatchWaits:
         self._heard = False
         if self.before is not None:
             self._recorder.back_to(self.before)
-            self.before = None
         self._recorder.rest(MOVES[EVALUATION].slot, since_last=True)

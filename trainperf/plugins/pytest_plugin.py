@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 
-_MARKERS = (
-    "smoke_timing: asserts on time or memory; leave it out with -m 'not smoke_timing'",
-    "smoke_no_sync: fails if the test's body makes the host wait for the device",
-)
 _RESULTS = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the markers known, also under --strict-markers."""
-    config.stash[_RESULTS] = []
-    for line in _MARKERS:
-        config.addinivalue_line("markers", line)
+    config.addinivalue_line(
+        "markers",
+        "smoke_timing: asserts on time or memory; leave it out with -m 'not smoke_timing'",
+    )
+    config.addinivalue_line(
+        "markers", "smoke_no_sync: fails if the test's body makes the host wait for the device"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -37,7 +37,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what the tests measured with `smoke_benchmark`."""
-    results = terminalreporter.config.stash[_RESULTS]
+    results = terminalreporter.config.stash.get(_RESULTS, [])
     if results:
         terminalreporter.section("trainperf benchmarks")
     for result in results:
@@ -73,7 +73,8 @@ def smoke_benchmark(request: pytest.FixtureRequest) -> Callable[..., object]:
         fn: Callable[..., object], batch: object, warmup: int = 5, repeat: int = 30, calls: int = 1
     ) -> StepBenchmark:
         measured = benchmark_step(fn, batch, warmup, repeat, calls)
-        request.config.stash[_RESULTS].append(f"{request.node.nodeid}\n{measured}")
+        shown = f"{request.node.nodeid}\n{measured}"
+        request.config.stash.setdefault(_RESULTS, []).append(shown)
         return measured
 
     return measure

@@ -6,6 +6,7 @@ callback when its module is loaded, and everything else waits for the first upda
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
@@ -52,7 +53,7 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
         from trainperf.plugins.outside_updates import ProcessUpdates  # noqa: PLC0415 see above
 
         options.send(LaunchSignal.STEPPED)
-        updates = ProcessUpdates(options)
+        updates = ProcessUpdates()
         for handle, hook in ((before, updates.begins), (after, updates.ends)):
             SwitchedHook(handle, hook).puts[0]()
 
@@ -87,11 +88,11 @@ def _hear_of_trainers(then: Callable[[object], object]) -> None:
         sys.meta_path.insert(0, _AfterImport(then))
 
 
+@dataclass(eq=False)
 class _AfterImport:
     """A finder that has the module's own loader call something once it has loaded the module."""
 
-    def __init__(self, then: Callable[[object], object]) -> None:
-        self._then = then
+    then: Callable[[object], object]
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -99,14 +100,12 @@ class _AfterImport:
         """What Python finds on the path; nothing for any other module."""
         spec = PathFinder.find_spec(fullname, path, target) if fullname == TRAINER else None
         if spec is not None and spec.loader is not None:
-            loads = partial(self._load, spec.loader)
-            setattr(spec.loader, "exec_module", loads)  # noqa: B010 a method, on one object
+            vars(spec.loader)["exec_module"] = partial(self._load, spec.loader)
         return spec
 
     def _load(self, loader: Loader, module: ModuleType) -> None:
         """Load it as if we were not there, then call."""
         vars(loader).pop("exec_module")
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         loader.exec_module(module)
-        self._then(module)
+        self.then(module)

@@ -169,7 +169,7 @@ class Outside(Door):
             if planted.story.raises is not None:
                 error = planted.story.error("planted")
                 self.patch.setattr(sys, "last_value", error, raising=False)
-                self.updates._loop.fit._at_exit()
+                self.updates.loop.fit._at_exit()
 
     def _script(self, planted: Planted) -> None:
         models = [planted.model() for _ in range(planted.story.optimizers)]
