@@ -420,9 +420,9 @@ def test_a_callback_that_is_silenced_hears_nothing(process: TrialRun) -> None:
     mine = Counting()
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.callbacks
-        assert mutable.name == "Counting"
-        return mutable.mute, mutable.unmute
+        (trial,) = training.callbacks
+        assert trial.id == "Counting"
+        return trial.on, trial.off
 
     looks = switched(process, silence, lambda training, model: mine.batches, mine)
 
@@ -447,8 +447,8 @@ def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
     """Rich's is drawn by a thread, which asks the Trainer for it; a hidden one is not shown."""
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.callbacks
-        return mutable.mute, mutable.unmute
+        (trial,) = training.callbacks
+        return trial.on, trial.off
 
     def shown(training: "pl.Trainer", model: Learner) -> bool:
         return training.progress_bar_callback.is_enabled
@@ -464,9 +464,9 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(process: TrialRu
     """A model may log to it by itself."""
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
-        (mutable,) = training.loggers
-        assert mutable.name == "CSVLogger"
-        return mutable.mute, mutable.unmute
+        (trial,) = training.loggers
+        assert trial.id == "CSVLogger"
+        return trial.on, trial.off
 
     looks = switched(
         process,

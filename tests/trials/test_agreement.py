@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
+from trainperf.core.launch_environment import TrialLaunch
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.guard import Guard
 from trainperf.recording.recorder import Recorder
@@ -79,7 +80,7 @@ def test_trials_that_end_early_on_a_rank_hold_up_no_other(
     monkeypatch.setattr(Agreement, "of_job", lambda: Agreement(store, 1, 2))
     module = torch.nn.Linear(2, 2)
     training = Training(module, [], torch.device("cpu"))
-    probe = trials_probe(training, None, guard)
+    probe = trials_probe(training, None, guard, TrialLaunch())
     probe.attach(Recorder(monotonic_ns))
     other = Agreement(store, 0, 2)
 

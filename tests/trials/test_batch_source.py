@@ -9,7 +9,7 @@ from torch.utils.data import ChainDataset, DataLoader, Sampler, TensorDataset
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
-from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.batch_source import BatchSource, demand_second_pass, second_pass
 
 
 def loader(samples: int = 12, **settings: object) -> "DataLoader[tuple[torch.Tensor, ...]]":
@@ -40,7 +40,7 @@ def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() 
     source = BatchSource(first)
     batches = source.over(iter(first))
     assert values(islice(batches, 2)) == [[0, 1], [2, 3]]
-    source.draw_from(source.second_pass())
+    source.draw_from(second_pass(first, workers=0, prefetch=None))
 
     assert values(islice(batches, 7))[-1] == [0, 1]
     source.draw_from(None)
@@ -50,7 +50,7 @@ def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() 
 def test_a_stream_of_samples_has_no_second_pass() -> None:
     """It would take samples from the first."""
     with pytest.raises(ConfigError, match="would lose the samples"):
-        BatchSource(DataLoader(ChainDataset([]))).second_pass()
+        demand_second_pass(DataLoader(ChainDataset([])))
 
 
 class Counting(Sampler[int]):
@@ -75,24 +75,22 @@ def test_a_second_pass_walks_through_a_copy_of_the_sampler() -> None:
     """Not of its data; one that cannot be copied is not advanced, either."""
     data = Large(torch.arange(4))
     sampler = Counting(data)
-    source = BatchSource(DataLoader(data, batch_size=2, sampler=sampler))
-    assert values(islice(source.second_pass(), 2)) == [[0, 1], [2, 3]]
+    second = second_pass(DataLoader(data, batch_size=2, sampler=sampler), 0, None)
+    assert values(islice(second, 2)) == [[0, 1], [2, 3]]
     assert sampler.epochs == 0
 
     under_way = Counting(data, order=(at for at in range(4)))
     with pytest.raises(ConfigError, match=r"cannot be copied.*generator"):
-        BatchSource(DataLoader(data, sampler=under_way)).second_pass()
+        second_pass(DataLoader(data, sampler=under_way), 0, None)
 
 
-def test_batches_are_rearranged_a_pool_at_a_time_and_each_counts_as_work() -> None:
+def test_batches_are_rearranged_a_pool_at_a_time() -> None:
     """What a loader that cannot be begun anew leaves over is a pool of its own."""
     source = BatchSource()
     batches = source.over(iter(range(6)))
     source.rearrange(lambda pool: pool[::-1], pool=4)
 
     assert list(batches) == [3, 2, 1, 0, 5, 4]
-    assert source.take_work() == 6
-    assert source.take_work() == 0
 
 
 def test_it_begins_the_loader_anew_where_that_ends() -> None:

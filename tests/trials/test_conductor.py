@@ -1,5 +1,6 @@
 """The plan of trials, run on a training whose steps take planted times."""
 
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +91,7 @@ class Loop:
         loss = 1.0 + sum(self.losses.get(name, 0.0) for name in self.on)
         ns *= 1 + self._random.gauss(0, self.noise)
         self.clock_ns += round(ns)
-        return Ran(round(ns), 1.0, loss if conductor.reads_loss else None)
+        return Ran(round(ns), loss if conductor.reads_loss else None)
 
     def _switch(self, name: str, *, on: bool = True) -> Callable[[], None]:
         def act() -> None:
@@ -121,9 +122,10 @@ def by_id(trials: Trials) -> dict[str, TrialResult]:
         (1.0, {}, 0.0, 10.0, {"equal", "undecided"}),
         # However fast it is, what learns something else is no gain.
         (0.5, {}, 0.5, 10.0, {"loss differs"}),
+        (0.5, {}, math.nan, 10.0, {"loss differs"}),
         (0.8, {}, 0.0, 0.0, {"undecided"}),
     ],
-    ids=["faster", "no step to settle", "slower", "same", "cheat", "no time"],
+    ids=["faster", "no step to settle", "slower", "same", "cheat", "no loss", "no time"],
 )
 def test_a_change_comes_to_what_was_planted(
     factor: float, fields: dict[str, int], loss: float, minutes: float, verdicts: set[str]
@@ -140,6 +142,22 @@ def test_a_change_comes_to_what_was_planted(
         assert (result.pairs == LOOKS[0]) or not result.little_to_gain
     else:
         assert (result.speedup, result.reason) == (None, "no time was left for it")
+
+
+def test_no_loss_is_read_in_a_step_that_is_timed() -> None:
+    """It would wait for the device in each."""
+    loop = Loop()
+    original, reads = loop._step, list[bool]()
+
+    def noted(conductor: Conductor) -> Ran:
+        reads.append(conductor.reads_loss)
+        return original(conductor)
+
+    loop._step = noted  # type: ignore[method-assign]
+    pairs = by_id(loop.run([loop.change("change", 0.8)]))["change"].pairs
+
+    assert sum(reads) == 2 * conductor_module.SAME_STEPS
+    assert not any(reads[-4 * pairs :])
 
 
 def test_the_peak_of_memory_is_read_with_and_without_a_change(

@@ -7,14 +7,15 @@ from torch.utils.data import DataLoader
 
 from trainperf.analysis.diagnosis.offers import OFFERS, offered_trials
 from trainperf.trials.builtin import builtin_trials
-from trainperf.trials.training import Mutable, Training
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial
 
 
 class Loud(Training):
     """With two loggers and a callback."""
 
-    loggers = tuple(Mutable(name, lambda: None, lambda: None) for name in ("A", "B"))
-    callbacks = (Mutable("Bar", lambda: None, lambda: None),)
+    loggers = tuple(Trial(name, lambda: None, lambda: None) for name in ("A", "B"))
+    callbacks = (Trial("Bar", lambda: None, lambda: None),)
 
 
 def test_each_built_in_trial_is_in_the_list_once_with_its_kind() -> None:

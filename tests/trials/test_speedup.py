@@ -6,14 +6,14 @@ import pytest
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
 from trainperf.core.stats.verdict import verdict_of
-from trainperf.trials.speedup import LOOKS, is_decided, switched_speedup
+from trainperf.trials.speedup import LOOKS, Block, is_decided, switched_speedup
 
 
-def blocks(speedup: float, spread: float, pairs: int, seed: int) -> tuple[list[float], list[float]]:
-    """Times per unit of work of so many pairs of blocks, without and with a change."""
+def blocks(speedup: float, spread: float, pairs: int, seed: int) -> tuple[list[Block], list[Block]]:
+    """So many pairs of blocks, without and with a change."""
     drawn = random.Random(seed)  # noqa: S311 planted noise
-    on = [10.0 * (1 + drawn.gauss(0, spread)) for _ in range(pairs)]
-    return [10.0 * speedup * (1 + drawn.gauss(0, spread)) for _ in range(pairs)], on
+    on = [Block(10.0 * (1 + drawn.gauss(0, spread))) for _ in range(pairs)]
+    return [Block(10.0 * speedup * (1 + drawn.gauss(0, spread))) for _ in range(pairs)], on
 
 
 def test_the_interval_contains_the_planted_speedup_at_every_look_together() -> None:

@@ -29,7 +29,8 @@ from trainperf.core.errors import ConfigError
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.trials import FitTraining
 from trainperf.recording.process_objects import nothing
-from trainperf.trials.training import Mutable, drop_gradients
+from trainperf.trials.training import drop_gradients
+from trainperf.trials.trial import Trial
 
 
 log = logging.getLogger("trainperf")
@@ -134,7 +135,7 @@ class LightningTraining(FitTraining):
         # A model may log by itself, so that there must be something to log to.
         log_to = trainer.loggers.__setitem__
         self.loggers = [
-            Mutable(
+            Trial(
                 type(logger).__name__,
                 partial(log_to, place, DummyLogger()),
                 partial(log_to, place, logger),
@@ -147,7 +148,7 @@ class LightningTraining(FitTraining):
                 # One that shows nothing, as on ranks but the first, goes on so.
                 shown = getattr(bar, "is_enabled", True)
                 switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
-                self.callbacks.append(Mutable(type(bar).__name__, *switches))
+                self.callbacks.append(Trial(type(bar).__name__, *switches))
         self._trainer = trainer
         self._precision = trainer.precision_plugin
         self.computes_in_half |= type(self._precision) is not Precision

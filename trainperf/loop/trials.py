@@ -10,6 +10,7 @@ from typing import Any, cast
 from torch import nn
 from typing_extensions import override
 
+from trainperf.core.launch_environment import TrialLaunch
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.loop.prepared_loaders import holds_ahead, loader_under
@@ -18,7 +19,7 @@ from trainperf.trials import Trial
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.start import trials_probe
 from trainperf.trials.state import Stateful
-from trainperf.trials.training import Mutable, Training
+from trainperf.trials.training import Training
 
 
 class FitTraining(Training):
@@ -56,8 +57,8 @@ class FitTraining(Training):
         self._muted: set[int] = set()
         """Ids of callbacks that are left out."""
         # The user's that do something in a step.
-        self.callbacks: list[Mutable] = [
-            Mutable(
+        self.callbacks: list[Trial] = [
+            Trial(
                 type(each).__name__,
                 partial(self._leave_out, self._muted.add, id(each)),
                 partial(self._leave_out, self._muted.discard, id(each)),
@@ -71,7 +72,8 @@ class FitTraining(Training):
     def probe(self) -> Probe:
         """What takes it through its trials."""
         fit, own = self._fit, cast("Sequence[Trial]", self._fit.options.trials)
-        return trials_probe(self, self._run, fit.guard, own, fit.launch.trials)
+        # Without a launch nothing is tried.
+        return trials_probe(self, self._run, fit.guard, cast("TrialLaunch", fit.launch.trials), own)
 
     @override
     def end(self) -> None:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import partial
 
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
 from trainperf.recording.schedule import comes_true
 
@@ -42,9 +41,9 @@ class Agreement:
     """
 
     def __init__(
-        self, store: c10d.Store | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
+        self, store: "dist.Store | None", rank: int, ranks: int, patience_ns: int = PATIENCE_NS
     ) -> None:
-        self._store, self._rank, self._ranks = store, rank, ranks
+        self._store, self._rank, self.ranks = store, rank, ranks
         self._patience_ns = patience_ns
         self._fit = 0 if store is None else store.add(f"trainperf/trials/{rank}", 1)
         self._number = 0
@@ -52,9 +51,9 @@ class Agreement:
     @classmethod
     def of_job(cls) -> "Agreement":
         """Of the ranks of the process group, or of this process alone."""
-        if not dist.is_initialized() or dist.get_world_size() == 1:
+        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
             return cls(None, 0, 1)
-        store = c10d._get_default_store()  # noqa: SLF001 there is no public way
+        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 there is no public way
         return cls(store, dist.get_rank(), dist.get_world_size())
 
     def largest(self, value: float) -> float:
@@ -87,7 +86,7 @@ class Agreement:
         if self._store is None:
             return [value]
         self._number += 1
-        places = [self._place(rank) for rank in range(self._ranks)]
+        places = [self._place(rank) for rank in range(self.ranks)]
         self._store.set(places[self._rank], value)
         comes_true(partial(self._store.check, places), self._patience_ns, _POLL_S)
         answers = [

@@ -25,7 +25,7 @@ class BatchSource:
     """The batches of one loop.
 
     Args:
-        loader: What they come from, for a second pass beside the loop's own; `None` if unknown.
+        loader: What they come from; `None` if unknown.
         ahead: Batches that the loop has fetched before the one it trains on.
     """
 
@@ -38,7 +38,6 @@ class BatchSource:
         self._make: Callable[[list[Any]], list[Any]] | None = None
         self._pool = 1
         self._ready: deque[Any] = deque()
-        self._work = 0
         self._handed: deque[Any] = deque(maxlen=ahead)
         """What the loop holds ahead, the last of it last."""
         self._over = False
@@ -62,7 +61,6 @@ class BatchSource:
             raise TrialsOver
         if not self._ready:
             self._refill()
-        self._work += 1
         batch = self._ready.popleft()
         self._handed.append(batch)
         return batch
@@ -70,11 +68,6 @@ class BatchSource:
     def end(self) -> None:
         """End the process in place of the next batch."""
         self._over = True
-
-    def take_work(self) -> int:
-        """Batches that the loop has been given since the last call."""
-        work, self._work = self._work, 0
-        return work
 
     def draw_from(self, stream: Iterator[Any] | None) -> None:
         """Take batches from there; `None` ends that."""
@@ -106,19 +99,6 @@ class BatchSource:
         if not last:
             raise ConfigError("no batch has come yet")
         return itertools.cycle(last)
-
-    def second_pass(self, **settings: Any) -> Iterator[Any]:  # noqa: ANN401 those of DataLoader
-        """Batches of a second loader like the loop's, without end; the loop's is left as it is.
-
-        Args:
-            settings: Of the second loader, in place of the first's.
-
-        Raises:
-            ConfigError: There can be none; the message says why.
-        """
-        return itertools.chain.from_iterable(
-            itertools.repeat(second_loader(self.loader, **settings))
-        )
 
     def _refill(self) -> None:
         """Fetch what the next batches are made of."""
@@ -156,41 +136,47 @@ def demand_second_pass(loader: object) -> "DataLoader[Any]":
     return loader
 
 
-def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa: ANN401 see above
-    """A loader like another one, with copies of its samplers, and some settings changed.
+def second_pass(loader: "DataLoader[Any]", workers: int, prefetch: int | None) -> Iterator[Any]:
+    """Batches of a second loader with copies of the samplers, without end.
+
+    Args:
+        loader: Like which it is; it is left as it is.
+        workers: Of the second, which stay from epoch to epoch.
+        prefetch: Batches ahead of each of them; `None` without any.
 
     Raises:
-        ConfigError: There can be none.
+        ConfigError: A sampler cannot be copied.
     """
-    loader = demand_second_pass(loader)
-    workers = settings.get("num_workers", loader.num_workers)
-    own: dict[str, Any] = {
+    second = DataLoader(
+        loader.dataset,
         **_order(loader),
-        "num_workers": workers,
-        "collate_fn": loader.collate_fn,
-        "pin_memory": loader.pin_memory,
-        "timeout": loader.timeout if workers else 0,
-        "worker_init_fn": loader.worker_init_fn,
-        "multiprocessing_context": loader.multiprocessing_context if workers else None,
-        "prefetch_factor": loader.prefetch_factor if workers and loader.num_workers else None,
-        "persistent_workers": loader.persistent_workers if workers else False,
-    }
-    return DataLoader(loader.dataset, **{**own, **settings})
+        num_workers=workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        prefetch_factor=prefetch,
+        persistent_workers=workers > 0,
+    )
+    return itertools.chain.from_iterable(itertools.repeat(second))
 
 
 def _order(loader: "DataLoader[Any]") -> dict[str, Any]:
-    """Sampler arguments of a `DataLoader`: copies, so that the originals do not advance."""
-    if loader.batch_sampler is not None:
-        return {"batch_sampler": _copied(loader.batch_sampler, loader.dataset)}
-    return {"batch_size": None, "sampler": _copied(loader.sampler, loader.dataset)}
+    """Sampler arguments of a `DataLoader`: a copy, so that the original does not advance.
 
-
-def _copied(sampler: object, dataset: object) -> object:
-    """A copy with all of its state, sharing the dataset itself."""
+    It has all of its state, and shares the dataset itself.
+    """
+    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     try:
-        return copy.deepcopy(sampler, {id(dataset): dataset})
+        own = copy.deepcopy(sampler, {id(loader.dataset): loader.dataset})
     except (TypeError, copy.Error, RuntimeError) as error:
         raise ConfigError(
             f"{type(sampler).__qualname__}: cannot be copied ({error}), and a second pass over it "
             "would advance it; create its iterator in __iter__"
         ) from None
+    return (
+        {"batch_size": None, "sampler": own}
+        if loader.batch_sampler is None
+        else {"batch_sampler": own}
+    )

@@ -8,7 +8,7 @@ state of before is put back.
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
 import msgspec
@@ -22,16 +22,16 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.trials.results import (
     LEAST_GAIN,
-    Blocks,
-    RaisedError,
+    FailedError,
     Ran,
     alike,
     bound_of,
     mean_loss,
     most_promising,
+    peak_bytes,
     result_of,
 )
-from trainperf.trials.speedup import LOOKS, is_decided
+from trainperf.trials.speedup import LOOKS, Block, is_decided, switched_speedup
 from trainperf.trials.state import RESTORED, Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
@@ -45,8 +45,8 @@ BLOCK_NS = 60_000_000
 """A block takes at least so long, and two steps."""
 MOST_STEPS = 64
 """Of a block."""
-SAME_BATCHES = 4
-"""Steps by which the losses with and without a change are compared."""
+SAME_STEPS = 4
+"""By whose losses a change is compared with the training as it is."""
 WARM_STEPS, WARM_LOOKS = 3, 10
 """Steps with a change between two looks whether they take equally long yet; and looks at most."""
 STEADY = 1.15
@@ -108,7 +108,10 @@ class Conductor:
         waiting = self._in_common()
         while waiting:
             trial = most_promising(waiting, self._results)
-            yield from self._tried(trial, left=len(waiting))
+            # Sets have their turn in a short run too.
+            reserved = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
+            remaining = self._remaining_ns() - reserved * self._total_ns
+            yield from self._tried(trial, remaining / len(waiting))
             waiting.remove(trial)
         yield from self._sets()
         self._trying = ""
@@ -136,47 +139,42 @@ class Conductor:
         judged = {result.id for result in self._results}
         waiting = {trial.id: trial for trial in self._trials if trial.id not in judged}
         common = self._training.agreement.in_common(list(waiting))
-        for trial in waiting.values():
-            if trial.id not in common:
-                self._note(trial, verdict="not applicable", reason="another rank has no such trial")
+        self._results += [
+            result_of(trial, verdict="not applicable", reason="another rank has no such trial")
+            for trial in waiting.values()
+            if trial.id not in common
+        ]
         return [waiting[id_] for id_ in common]
 
-    def _settle(self) -> Steps[float]:
-        """Steps until they take equally long, as caches fill; nanoseconds of one then."""
+    def _settle(self) -> Steps[None]:
+        """Steps until they take equally long, as caches fill."""
         before = now = math.inf
         for _ in range(WARM_LOOKS):
             before, times = now, [ran.ns for ran in (yield WARM_STEPS)]
             now = self._agree(median(times))
             if max(now / before, before / now) <= STEADY:
                 break
-        return now
 
-    def _tried(self, trial: Trial, left: int) -> Steps[None]:
-        """One trial, and what it came to."""
-        why = self._why_not(trial)
-        if self._agree(float(bool(why))):
-            why = why or "it does not apply on another rank"
-            failed = trial.id in self._launch.ended_by
-            self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
-            return
-        # Sets have their turn in a short run too.
-        reserved = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
-        remaining = self._remaining_ns() - reserved * self._total_ns
-        if remaining <= 0:
-            self._note(trial, verdict="undecided", reason="no time was left for it")
-            return
-        yield from self._run(trial, remaining / left)
-        self._tell(self.so_far())
-
-    def _run(
+    def _tried(
         self, trial: Trial, for_ns: float, parts: Sequence[Trial] = ()
     ) -> Steps[document.TrialResult]:
-        """A trial that is told before it begins, and its result kept; of a set with its *parts*."""
-        self._trying = trial.id
-        self._tell(self.so_far())
-        result = yield from self._measured(trial, min(for_ns, TRIAL_NS))
+        """One trial, told before it begins, and what it came to; of a set with its *parts*."""
+        why = self._why_not(trial)
+        if self._agree(float(bool(why))):
+            result = result_of(
+                trial,
+                verdict="failed" if trial.id in self._launch.ended_by else "not applicable",
+                reason=why or "it does not apply on another rank",
+            )
+        elif for_ns <= 0:
+            result = result_of(trial, verdict="undecided", reason="no time was left for it")
+        else:
+            self._trying = trial.id
+            self._tell(self.so_far())
+            result = yield from self._measured(trial, min(for_ns, TRIAL_NS))
         result = msgspec.structs.replace(result, parts=tuple(each.id for each in parts))
         self._results.append(result)
+        self._tell(self.so_far())
         return result
 
     def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
@@ -187,21 +185,14 @@ class Conductor:
         try:
             losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
             snapshot.restore()
-            blocks = yield from self._in_turns(trial, began + for_ns)
-        except RaisedError as error:
+            off, on = yield from self._in_turns(trial, began + for_ns)
+        except FailedError as error:
             return result_of(trial, verdict="failed", reason=str(error))
         finally:
-            self.reads_loss = False
             snapshot.restore()
             self._guard.last(f"end of trial {trial.id}", trial.finish)
-        self._baseline_ns += blocks.off.ns
-        if blocks.graphs >= blocks.pairs:
-            reason = (
-                f"torch.compile built {blocks.graphs} graphs while it was switched "
-                f"{blocks.pairs} times"
-            )
-            return result_of(trial, verdict="failed", reason=reason)
-        speedup = blocks.speedup()
+        self._baseline_ns += [block.step_ns for block in off]
+        speedup = switched_speedup(off, on)
         differs = losses is not None and not alike(losses, trial.tolerance)
         differs = self._agree(float(differs)) > 0  # or ranks would put together other sets
         return result_of(
@@ -210,11 +201,11 @@ class Conductor:
             speedup=speedup.ratio,
             low=speedup.low,
             high=speedup.high,
-            pairs=blocks.pairs,
+            pairs=len(on),
             loss_before=losses and losses[0],
             loss_after=losses and losses[1],
-            memory_before=blocks.off.peak_bytes(without=snapshot.device_bytes),
-            memory_after=blocks.on.peak_bytes(without=snapshot.device_bytes),
+            memory_before=peak_bytes(off, without=snapshot.device_bytes),
+            memory_after=peak_bytes(on, without=snapshot.device_bytes),
             first_step_s=first_ns / 1e9,
             took_s=(monotonic_ns() - began) / 1e9,
         )
@@ -224,26 +215,28 @@ class Conductor:
     ) -> Steps[tuple[tuple[float, float] | None, int]]:
         """Mean losses without and with it, and the time of its first step."""
         source, ahead = self._training.batches, self._training.steps_ahead
-        batches = _multiple(SAME_BATCHES * self._training.micro_batches, trial)
-        compares = not self._training.no_batches and trial.tolerance is not None
-        steps = batches // self._training.micro_batches if compares else 1
-        self.reads_loss, ran = compares, list[list[Ran]]()
-        for on in (False, True):
-            snapshot.restore()
-            source.replay_only(batches if compares else 0)
-            if on:
-                self._switch(trial, on=True)
-            # Batches from before a switch, which the loop holds, leave no trace.
-            held = (yield ahead) if ahead else []
-            if ahead:
-                snapshot.restore(options=False)
-            ran.append([*held, *(yield steps)])
-        self._switch(trial, on=False)
-        source.replay_only(0)
+        self.reads_loss = not self._training.no_batches and trial.tolerance is not None
+        steps = _multiple(SAME_STEPS, trial) if self.reads_loss else 1
+        ran: list[list[Ran]] = []
+        try:
+            for on in (False, True):
+                snapshot.restore()
+                source.replay_only(steps * self._training.micro_batches if self.reads_loss else 0)
+                if on:
+                    self._switch(trial, on=True)
+                # Batches from before a switch, which the loop holds, leave no trace.
+                held = (yield ahead) if ahead else []
+                if ahead:
+                    snapshot.restore(options=False)
+                ran.append([*held, *(yield steps)])
+            self._switch(trial, on=False)
+        finally:
+            source.replay_only(0)
+            self.reads_loss = False
         without, with_it = (mean_loss(side[-steps:]) for side in ran)
         return None if without is None or with_it is None else (without, with_it), ran[1][0].ns
 
-    def _in_turns(self, trial: Trial, until_ns: float) -> Steps[Blocks]:
+    def _in_turns(self, trial: Trial, until_ns: float) -> Steps[tuple[list[Block], list[Block]]]:
         """Blocks without it and with it, until it is decided or the time is over."""
         self._switch(trial, on=True)
         if trial.warmup_steps:
@@ -252,19 +245,24 @@ class Conductor:
         self._switch(trial, on=False)
         step_ns = self._agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = _multiple(max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS)), trial)
-        blocks, graphs = Blocks(), graphs_built()
-        while blocks.pairs < LOOKS[-1]:
+        off, on = list[Block](), list[Block]()
+        graphs = graphs_built()
+        while len(on) < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
-            for on in (False, True) if blocks.pairs % 2 == 0 else (True, False):
-                yield from self._block(trial, blocks, steps, on=on)
-            if blocks.pairs in LOOKS and is_decided(blocks.speedup()):
+            for side in (off, on) if len(on) % 2 == 0 else (on, off):
+                side.append((yield from self._block(trial, steps, on=side is on)))
+            if len(on) in LOOKS and is_decided(switched_speedup(off, on)):
                 break
-            if blocks.pairs >= LOOKS[0] and self._agree(monotonic_ns() - until_ns) > 0:
+            if len(on) >= LOOKS[0] and self._agree(monotonic_ns() - until_ns) > 0:
                 break
-        blocks.graphs = int(self._agree(graphs_built() - graphs))
-        return blocks
+        built = int(self._agree(graphs_built() - graphs))
+        if built >= len(on):
+            raise FailedError(
+                f"torch.compile built {built} graphs while it was switched {len(on)} times"
+            )
+        return off, on
 
-    def _block(self, trial: Trial, blocks: Blocks, steps: int, *, on: bool) -> Steps[None]:
+    def _block(self, trial: Trial, steps: int, *, on: bool) -> Steps[Block]:
         """One block, with the change or without."""
         if on:
             self._switch(trial, on=True)
@@ -275,12 +273,10 @@ class Conductor:
         self.untouched = not on
         ran = yield steps
         self.untouched = False
-        side, peak = blocks.on if on else blocks.off, accelerator.peak_bytes()
-        side.peaks += [] if peak is None else [peak]
+        peak = accelerator.peak_bytes()
         if on:
             self._switch(trial, on=False)
-        work = sum(each.work for each in ran) or float(steps)
-        side.ns.append(self._agree(sum(each.ns for each in ran) / work))
+        return Block(self._agree(fmean(each.ns for each in ran)), peak)
 
     # -- several together -----------------------------------------------------------------------
 
@@ -296,11 +292,8 @@ class Conductor:
             if remaining <= 0:
                 return
             tried = [*chosen, trial]
-            both = together(tried)
-            if both.id in self._launch.ended_by:
-                self._note(both, verdict="failed", reason=self._launch.ended_by[both.id])
-                continue
-            result = yield from self._run(both, remaining / (len(best) - place), tried)
+            for_ns = remaining / (len(best) - place)
+            result = yield from self._tried(together(tried), for_ns, tried)
             if result.verdict == "faster" and (result.speedup or 0.0) > so_far * ADDS:
                 chosen, so_far = tried, result.speedup or so_far
 
@@ -325,16 +318,11 @@ class Conductor:
         faults = self._guard.faults
         if self._agree(float(part in faults)):
             self._guard.last(part, trial.off)
-            self._training.batches.replay_only(0)
-            self._training.batches.draw_from(None)
-            raise RaisedError(faults.get(part, "it failed on another rank"))
+            raise FailedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
         ended = self._launch.ended_by.get(trial.id, "")
         return trial.why_not() or ended or bound_of(trial, self._results)
-
-    def _note(self, trial: Trial, *, verdict: document.TrialVerdict, reason: str) -> None:
-        self._results.append(result_of(trial, verdict=verdict, reason=reason))
 
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""

@@ -4,7 +4,6 @@ Steps with a change, and those that settle after it, are tagged `trial`: they ar
 statistic counts them.  The blocks without a change are steps like any other.
 """
 
-import math
 from typing import ClassVar
 
 import torch
@@ -68,9 +67,8 @@ class TrialsProbe(Probe):
             self._accelerator.synchronize()
             self.recorder.prolong(draft)
         self._training.step_ended()
-        work = self._training.batches.take_work()
         if self._left >= 0:
-            self._ran.append(Ran(ns=sum(draft.host_ns), work=work, loss=_value(self._loss)))
+            self._ran.append(Ran(ns=sum(draft.host_ns), loss=_value(self._loss)))
         self._loss = None
         # Nothing is switched at an epoch's end: validation may follow, or what comes after the fit.
         if self._left > 0 or self.recorder.ground in _EPOCH_ENDS:
@@ -93,6 +91,5 @@ class TrialsProbe(Probe):
 def _value(loss: object) -> float | None:
     """The number in a loss; steps whose losses are compared are timed by nobody."""
     if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-        value = loss.detach().reshape(-1).tolist()[0]
-        return float(value) if math.isfinite(value) else None
-    return float(loss) if isinstance(loss, float) else None
+        return float(loss.detach())
+    return loss if isinstance(loss, float) else None

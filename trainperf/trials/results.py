@@ -1,13 +1,12 @@
 """Results of trials: from steps, blocks of steps and losses to what a trial came to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import isclose
+from dataclasses import dataclass
+from math import isclose, isfinite
 from statistics import fmean
 
 from trainperf.core.artifacts import trials as document
-from trainperf.core.stats.bootstrap import RatioInterval
-from trainperf.trials.speedup import switched_speedup
+from trainperf.trials.speedup import Block
 from trainperf.trials.trial import Trial
 
 
@@ -23,43 +22,8 @@ class Ran:
 
     ns: int
     """Host time, waits for data included."""
-    work: float
-    """Batches of the user's loader in it."""
     loss: float | None = None
-    """`None` unless `Conductor.reads_loss`, or where the loop tells none."""
-
-
-@dataclass(slots=True)
-class BlockTimes:
-    """Blocks of steps in a row with a change, or without it."""
-
-    ns: list[float] = field(default_factory=list)
-    """Of each block, per unit of work; of several ranks, of the slowest."""
-    peaks: list[int] = field(default_factory=list)
-    """Most bytes that the device's allocator had handed out in each; none on a CPU."""
-
-    def peak_bytes(self, without: int) -> int | None:
-        """The highest peak, less the bytes that trials themselves hold; `None` on a CPU."""
-        return max(self.peaks) - without if self.peaks else None
-
-
-@dataclass(slots=True)
-class Blocks:
-    """Blocks that took turns."""
-
-    off: BlockTimes = field(default_factory=BlockTimes)
-    on: BlockTimes = field(default_factory=BlockTimes)
-    graphs: int = 0
-    """That torch.compile built in them."""
-
-    @property
-    def pairs(self) -> int:
-        """Blocks with the change that have one without it beside them."""
-        return min(len(self.off.ns), len(self.on.ns))
-
-    def speedup(self) -> RatioInterval:
-        """By all pairs so far."""
-        return switched_speedup(self.off.ns, self.on.ns)
+    """`None` unless `Conductor.reads_loss`, or where the loop tells none; it may not be finite."""
 
 
 def result_of(
@@ -78,6 +42,12 @@ def result_of(
     )
 
 
+def peak_bytes(blocks: Sequence[Block], without: int) -> int | None:
+    """The highest peak, less the bytes that trials themselves hold; `None` on a CPU."""
+    peaks = [block.peak_bytes for block in blocks if block.peak_bytes is not None]
+    return max(peaks) - without if peaks else None
+
+
 def mean_loss(steps: Sequence[Ran]) -> float | None:
     """Of some steps; `None` unless each told its loss."""
     losses = [ran.loss for ran in steps if ran.loss is not None]
@@ -85,16 +55,18 @@ def mean_loss(steps: Sequence[Ran]) -> float | None:
 
 
 def alike(losses: tuple[float, float], tolerance: float | None) -> bool:
-    """Whether both mean losses are those of the same training."""
-    return tolerance is None or isclose(*losses, rel_tol=tolerance, abs_tol=1e-2 * tolerance)
+    """Whether both mean losses are those of the same training: nothing is unlike one that fails."""
+    if tolerance is None or not isfinite(losses[0]):
+        return True
+    return isclose(*losses, rel_tol=tolerance, abs_tol=1e-2 * tolerance)
 
 
-class RaisedError(Exception):
-    """A trial raised when it was switched."""
+class FailedError(Exception):
+    """A trial can come to no number: it raised when it was switched, or is compiled each time."""
 
 
 def most_promising(trials: Sequence[Trial], results: Sequence[document.TrialResult]) -> Trial:
-    """The next to be tried: one whose ceiling is high, late or not; else the first of them."""
+    """The next to be tried: one whose ceiling is high, else the first of them."""
     brings = {each.id: each.speedup or 0.0 for each in results}
     return max(trials, key=lambda trial: max(brings.get(trial.bounded_by, 0.0), PROMISING))
 

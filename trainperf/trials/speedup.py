@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
 from trainperf.core.stats.bootstrap import Estimate, RatioInterval
@@ -20,18 +21,28 @@ PRECISE = 0.04
 """Half the width of an interval, as a logarithm, that is good enough once the verdict is known."""
 
 
-def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> RatioInterval:
-    """Speed-up from the time per unit of work in each block, in pairs of neighbours.
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Steps in a row with a change, or without it."""
+
+    step_ns: float
+    """Host time of one of them, waits for data included; of several ranks, of the slowest."""
+    peak_bytes: int | None = None
+    """Most that the device's allocator had handed out meanwhile; `None` on a CPU."""
+
+
+def switched_speedup(off: Sequence[Block], on: Sequence[Block]) -> RatioInterval:
+    """Speed-up from blocks in pairs of neighbours.
 
     Args:
-        off_ns: Of the blocks without the change, two at least.
-        on_ns: Of the blocks with it, each next to the one at its place in *off_ns*.
+        off: Without the change, two at least.
+        on: With it, each next to the one at its place in *off*.
     """
-    off, on = (
-        [Estimate(log=math.log(ns), sampling=0.0, drift=0.0) for ns in blocks]
-        for blocks in (off_ns, on_ns)
+    without, with_it = (
+        [Estimate(log=math.log(block.step_ns), sampling=0.0, drift=0.0) for block in blocks]
+        for blocks in (off, on)
     )
-    return sequential_interval(on, off, PLAN)
+    return sequential_interval(with_it, without, PLAN)
 
 
 def is_decided(speedup: RatioInterval) -> bool:

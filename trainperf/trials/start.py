@@ -37,8 +37,8 @@ def trials_probe(
     training: Training,
     run: Path | None,
     guard: Guard,
+    launch: TrialLaunch,
     own: Sequence[Trial] = (),
-    launch: TrialLaunch | None = None,
 ) -> TrialsProbe:
     """The probe that carries out trials, in a process that ends with the last of them.
 
@@ -46,10 +46,9 @@ def trials_probe(
         training: That is tried.
         run: Directory of the run; `None` on ranks that write nothing.
         guard: Of the fit.
+        launch: What the command was told.
         own: The user's: they come first, and take the place of built-in ones of their names.
-        launch: What the command was told; its defaults where there is none.
     """
-    launch = launch or TrialLaunch()
     tell = nothing if run is None else partial(write_document, run=run)
     before = None if launch.earlier is None else read_document(Trials, Path(launch.earlier))
     earlier = [] if before is None else [trial for trial in before.trials if not trial.parts]
@@ -62,6 +61,5 @@ def trials_probe(
     ]
     conductor = Conductor(training, chosen, launch, tell, guard, earlier)
     # The training has no end of its own any more.
-    guard.when_faulty(TrialsProbe.name, training.agreement.leave)
     guard.when_faulty(TrialsProbe.name, training.end)
     return TrialsProbe(conductor, training)

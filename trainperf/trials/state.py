@@ -53,10 +53,10 @@ class Snapshot:
             for each in (*module.parameters(), *module.buffers(), *moments)
         ]
         self._states = [(each.state, _copied(each.state)) for each in optimizers]
-        groups = [group for each in optimizers for group in each.param_groups]
         self._options = [
             (group, copy.deepcopy({name: group[name] for name in group if name != "params"}))
-            for group in groups
+            for each in optimizers
+            for group in each.param_groups
         ]
         self._others = [(other, copy.deepcopy(other.state_dict())) for other in others]
         self._put_random_back = keep_random_state()

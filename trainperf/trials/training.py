@@ -4,12 +4,10 @@ Its process was started for the trials, and ends with them: nothing of it is kep
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -18,18 +16,10 @@ from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.state import Stateful
+from trainperf.trials.trial import Trial
 
 
 IN_HALF = "it computes in half precision already"
-
-
-@dataclass(frozen=True, slots=True)
-class Mutable:
-    """A part of the loop that can be silenced, e.g. a callback or a logger."""
-
-    name: str
-    mute: Callable[[], object]
-    unmute: Callable[[], object]
 
 
 class Training:
@@ -53,10 +43,10 @@ class Training:
     the loop has no such setting."""
     logs_values = False
     """Whether the step hands values to the loop by calls of `self.log`."""
-    loggers: Sequence[Mutable] = ()
-    """Loggers of the loop, each of which can be silenced."""
-    callbacks: Sequence[Mutable] = ()
-    """The user's callbacks, each of which can be silenced."""
+    loggers: Sequence[Trial] = ()
+    """Each silences one logger of the loop, whose name it has."""
+    callbacks: Sequence[Trial] = ()
+    """Each silences one callback of the user's, whose name it has."""
 
     def __init__(
         self,
@@ -80,8 +70,7 @@ class Training:
         """What reduces the gradients over the ranks; `None` without DDP."""
         self.agreement = Agreement.of_job()
         """By which every rank decides alike."""
-        several = dist.is_available() and dist.is_initialized()
-        self.distributed = several and dist.get_world_size() > 1
+        self.distributed = self.agreement.ranks > 1
         """Whether more than one rank trains."""
         self.steps_ahead = math.ceil(self.batches.ahead / micro_batches)
         """Steps whose batches the loop holds already when something is switched."""
@@ -98,7 +87,11 @@ class Training:
         """A step was closed, and another may begin.  Runs every step."""
 
     def end(self) -> None:
-        """End the process: what follows would save what the trials have trained."""
+        """End the process: what follows would save what the trials have trained.
+
+        No other rank waits for this one any longer.
+        """
+        self.agreement.leave()
         self.batches.end()
 
     def set_autocast(self, dtype: torch.dtype | None) -> None:
@@ -137,11 +130,6 @@ class Training:
 
     def set_values_interval(self, steps: int) -> None:
         """Have the step's calls of `self.log` do something in every so many steps; 0 is none."""
-
-    def set_reduction(self, *, on: bool) -> None:
-        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
-        if self.data_parallel is not None:
-            self.data_parallel.require_backward_grad_sync = on
 
     def parts_to_compile(self) -> list[nn.Module]:
         """Parts whose `compile()` makes the model a compiled one.

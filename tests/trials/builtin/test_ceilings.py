@@ -13,7 +13,8 @@ from trainperf.trials.builtin.logging_interval import logging_interval
 from trainperf.trials.builtin.muted import muted
 from trainperf.trials.builtin.no_transfer import on_device
 from trainperf.trials.builtin.no_update import no_update
-from trainperf.trials.training import Mutable, Training
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial
 
 
 class Talkative(Training):
@@ -33,8 +34,8 @@ class Talkative(Training):
         """Of the step's own."""
         self.values_interval = steps
 
-    def _part(self, name: str) -> Mutable:
-        return Mutable(name, lambda: self.quiet.add(name), lambda: self.quiet.discard(name))
+    def _part(self, name: str) -> Trial:
+        return Trial(name, lambda: self.quiet.add(name), lambda: self.quiet.discard(name))
 
 
 def test_without_updates_weights_stay_and_the_optimizer_counts_nothing() -> None:

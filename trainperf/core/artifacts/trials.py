@@ -25,9 +25,9 @@ MEASURED: tuple[TrialVerdict, ...] = ("faster", "slower", "equal", "undecided")
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one change brought in this training, on this machine.
 
-    A speed-up is time per unit of work without the change over time with it, by blocks of steps
-    that took turns in one process; all time of those steps, waits for data included.  Not included:
-    the first step with the change, epochs, validation.
+    A speed-up is the time of a step without the change over that with it, by blocks of steps that
+    took turns in one process; all time of those steps, waits for data included.  Not included: the
+    first step with the change, epochs, validation.
     """
 
     id: str
@@ -42,7 +42,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """Lower end of its interval: all looks at it together are right with 95 %."""
     high: float | None = None
     loss_before: float | None = None
-    """Mean loss of some steps without it; `None` where it was not compared."""
+    """Mean loss of some steps without it; `None` where it was not compared, or is not finite."""
     loss_after: float | None = None
     """Of the same batches with it, from the same weights."""
     memory_before: int | None = None

@@ -1,5 +1,7 @@
 """Values logged every fifty steps, where they are logged more often."""
 
+from functools import partial
+
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -18,21 +20,17 @@ def logging_interval(training: Training) -> list[Trial]:
     owner, setting = training.logs_every
     now = int(getattr(owner, setting))
 
-    def on() -> None:
-        setattr(owner, setting, max(now, STEPS))
-        training.set_values_interval(STEPS)
-
-    def off() -> None:
-        training.set_values_interval(1)
-        setattr(owner, setting, now)
+    def choose(loggers: int, values: int) -> None:
+        setattr(owner, setting, loggers)
+        training.set_values_interval(values)
 
     lines = [f"if batch_idx % {STEPS} == 0: self.log(…)"] if training.logs_values else []
     lines += [training.kind.logging.format(steps=STEPS)] if now < STEPS else []
     return [
         Trial(
             name,
-            on,
-            off,
+            on=partial(choose, max(now, STEPS), STEPS),
+            off=partial(choose, now, 1),
             title=title,
             apply="; ".join(lines),
             group="logging",

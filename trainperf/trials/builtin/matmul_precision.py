@@ -17,7 +17,10 @@ TITLES = {
 
 def matmul_precision(training: Training) -> list[Trial]:
     """`high` where there is TF32; on a CPU `medium`: oneDNN has nothing shorter there."""
-    wanted = "medium" if training.device.type == "cpu" else "high"
+    on_host = training.device.type == "cpu"
+    wanted = "medium" if on_host else "high"
+    accelerator, precision = accelerator_of(training.device), _precision()
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 torch tells it nowhere else
     return [
         Trial(
             "matmul_precision",
@@ -28,7 +31,13 @@ def matmul_precision(training: Training) -> list[Trial]:
             apply=f'torch.set_float32_matmul_precision("{wanted}")',
             where="before the training",
             group="precision",
-            unavailable=_why_not(training, _precision()),
+            unavailable={
+                IN_HALF: training.computes_in_half,
+                "torch.backends sets the precision of products already": precision is None,
+                f'float32_matmul_precision is "{precision}" already': precision != "highest",
+                "this CPU has no bf16": on_host and not has_bf16,
+                f"{accelerator.name()} has no TF32": not (on_host or accelerator.features().tf32),
+            },
         )
     ]
 
@@ -39,16 +48,3 @@ def _precision() -> str | None:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
         return None
-
-
-def _why_not(training: Training, precision: str | None) -> dict[str, object]:
-    on_host = training.device.type == "cpu"
-    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 torch tells it nowhere else
-    accelerator = accelerator_of(training.device)
-    return {
-        IN_HALF: training.computes_in_half,
-        "torch.backends sets the precision of products already": precision is None,
-        f'float32_matmul_precision is "{precision}" already': precision != "highest",
-        "this CPU has no bf16": on_host and not has_bf16,
-        f"{accelerator.name()} has no TF32": not (on_host or accelerator.features().tf32),
-    }

@@ -8,17 +8,18 @@ from trainperf.trials.trial import Trial
 
 def no_reduction(training: Training) -> list[Trial]:
     """Weights of the ranks drift apart meanwhile; each gets its own back."""
+    reducer = training.data_parallel
     not_skipped = "only DistributedDataParallel lets its reduction be skipped"
     return [
         Trial(
             "no_reduction",
-            on=partial(training.set_reduction, on=False),
-            off=partial(training.set_reduction, on=True),
+            on=partial(setattr, reducer, "require_backward_grad_sync", False),
+            off=partial(setattr, reducer, "require_backward_grad_sync", True),
             title="gradients not reduced over the ranks",
             tolerance=None,
             unavailable={
                 "one rank has nothing to reduce": not training.distributed,
-                not_skipped: training.data_parallel is None,
+                not_skipped: reducer is None,
             },
         )
     ]

@@ -1,7 +1,7 @@
 """Ceiling of all that makes the copy to the device faster: the batch is there already."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,13 +19,11 @@ COPIES = 2
 def no_transfer(training: Training) -> list[Trial]:
     """The loader makes its batches as ever; the loop is handed others that need no copy."""
     source, device = training.batches, training.device
-    copies: list[Iterator[Any]] = []
 
     def on() -> None:
-        if not copies:
-            last = [on_device(batch, device) for batch in list(source.held)[-COPIES:]]
-            copies.append(itertools.cycle(last))
-        source.rearrange(lambda batches: [next(copies[0]) for _ in batches])
+        last = list(source.held)[-COPIES:]
+        copies = itertools.cycle([on_device(batch, device) for batch in last])
+        source.rearrange(lambda batches: [next(copies) for _ in batches])
 
     on_host = "nothing is copied: it trains on the CPU" if device.type == "cpu" else ""
     return [
@@ -35,7 +33,6 @@ def no_transfer(training: Training) -> list[Trial]:
             off=lambda: source.rearrange(None),
             title="batches on the device already",
             tolerance=None,
-            finish=copies.clear,
             unavailable=on_host or training.no_batches,
         )
     ]

@@ -36,14 +36,15 @@ def _switched(training: Training, chosen: str) -> Trial:
         group="optimizer",
         tolerance=SAME_ARITHMETIC,
         bounded_by="no_update",
-        unavailable=_why_not(training, able, chosen),
+        unavailable=_why_not(training, able, groups, chosen),
     )
 
 
-def _why_not(training: Training, able: list[Optimizer], chosen: str) -> dict[str, object]:
+def _why_not(
+    training: Training, able: list[Optimizer], groups: list[dict[str, Any]], chosen: str
+) -> dict[str, object]:
     """The rules of torch.optim, which would raise in the user's step."""
     every = " and ".join(dict.fromkeys(type(each).__name__ for each in training.optimizers))
-    groups = [group for each in able for group in each.param_groups]
     parameters = [parameter for group in groups for parameter in group["params"]]
     devices = {parameter.device.type for parameter in parameters}
     fused = chosen == "fused"

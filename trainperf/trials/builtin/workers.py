@@ -1,16 +1,15 @@
 """Other numbers of loader workers, each from a second loader with as many."""
 
-from collections.abc import Iterator
+from functools import cache, partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.units import plural
 from trainperf.core.machine.limits import cpu_count, host_cpus, launched_ranks, share_of_rank
-from trainperf.trials.batch_source import demand_second_pass
+from trainperf.trials.batch_source import demand_second_pass, second_pass
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -34,14 +33,13 @@ def workers(training: Training) -> list[Trial]:
     except ConfigError as error:
         return [cannot("workers", training.no_batches or str(error), title=title)]
     # Ranks on this machine share its CPUs; all of them do, where nobody tells.
-    ranks = launched_ranks() or (dist.get_world_size() if training.distributed else 1)
-    share = share_of_rank(cpu_count(), host_cpus(), ranks)
-    cpus = max(1, int(share or 1))
+    ranks = launched_ranks() or training.agreement.ranks
+    cpus = max(1, int(share_of_rank(cpu_count(), host_cpus(), ranks) or 1))
     threads = torch.get_num_threads() if training.device.type == "cpu" else 0
     staffs = choices(loader.num_workers, cpus, threads)
     if not staffs:
-        no_cpu = f"no CPU is free for one more: {plural(cpus, 'CPU')}"
-        return [cannot("workers", no_cpu, title=title)]
+        why = f"no CPU is free for one more: {plural(cpus, 'CPU')}"
+        return [cannot("workers", why, title=title)]
     return [_trial(training, loader, staff) for staff in staffs]
 
 
@@ -68,14 +66,11 @@ def choices(now: int, cpus: int, threads: int) -> list[Staff]:
 def _trial(training: Training, loader: "DataLoader[Any]", staff: Staff) -> Trial:
     """A second loader, whose workers idle between the blocks: their queue is full."""
     (number, fewer), source, threads = staff, training.batches, torch.get_num_threads()
-    prefetch = (loader.prefetch_factor if loader.num_workers else None) or PREFETCH
-    passes: list[Iterator[Any]] = []
+    prefetch = loader.prefetch_factor or PREFETCH
+    batches = cache(partial(second_pass, loader, number, prefetch))
 
     def on() -> None:
-        if not passes:
-            settings = {"num_workers": number, "prefetch_factor": prefetch}
-            passes.append(source.second_pass(**settings, persistent_workers=True))
-        source.draw_from(passes[0])
+        source.draw_from(batches())
         torch.set_num_threads(fewer or threads)
 
     def off() -> None:
@@ -99,5 +94,5 @@ def _trial(training: Training, loader: "DataLoader[Any]", staff: Staff) -> Trial
         tolerance=None,
         run_last=True,
         bounded_by="free_loader",
-        finish=passes.clear,  # its workers stop with the last reference to it
+        finish=batches.cache_clear,  # its workers stop with the last reference to it
     )
