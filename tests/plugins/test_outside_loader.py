@@ -231,7 +231,7 @@ def test_where_others_listen_it_is_coarse(updates: ProcessUpdates, tmp_path: Pat
         for tool in free:
             sys.monitoring.free_tool_id(tool)
 
-    assert run.totals.notes["data_wait"] == COARSE.format("0 %")
+    assert run.totals.notes["data_wait"] == COARSE.format("Data")
     assert run.totals.faults == {}
 
 

@@ -256,7 +256,10 @@ def test_a_loader_in_another_thread_is_not_waited_for(loop: Loop) -> None:
 
 @pytest.mark.parametrize(
     ("wait", "kind", "note"),
-    [("fetch", "outside, loader heard", LOADER_HEARD), ("before", "outside", COARSE.format("0 %"))],
+    [
+        ("fetch", "outside, loader heard", LOADER_HEARD),
+        ("before", "outside", COARSE.format("Data")),
+    ],
     ids=["heard", "not heard"],
 )
 def test_a_recording_says_which_it_was(wait: str, kind: str, note: str, loop: Loop) -> None:

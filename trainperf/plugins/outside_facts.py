@@ -10,11 +10,10 @@ from trainperf.recording.probes.plain_loop import PlainLoopProbe
 
 _MONITOR = "trainperf.loop.LoopMonitor tells them apart"
 COARSE = (
-    "coarse: recorded from outside. A DataLoader was heard in {} of the waits; in the others data "
-    "wait is everything between an update and the next forward: the loader, the copy to the "
-    f"device, logging, the loop's own code; {_MONITOR}"
+    "coarse: recorded from outside. {} wait is everything between an update and the next forward: "
+    f"the loader, the copy to the device, logging, the loop's own code; {_MONITOR}"
 )
-"""With the share to fill in."""
+"""With whose waits these are to fill in."""
 LOADER_HEARD = (
     "recorded from outside: data wait is the time in the DataLoader; the copy to the device, "
     f"logging and the loop's own code are other; {_MONITOR}"
@@ -43,10 +42,11 @@ class OutsideProbe(PlainLoopProbe):
 
     def notes(self) -> dict[str, str]:
         """How the phases were told apart."""
-        data_wait = (
-            COARSE.format(share(self._waits.divided_fraction))
+        heard = self._waits.divided_fraction
+        whose = f"A DataLoader was heard in {share(heard)} of the waits; in the others data"
+        return {
+            "data_wait": COARSE.format(whose if heard else "Data")
             if self._waits.coarse()
-            else LOADER_HEARD
-        )
-        unseen = {"forward": FORWARD_UNSEEN} if Phase.FORWARD in self._unseen else {}
-        return {"data_wait": data_wait, **unseen}
+            else LOADER_HEARD,
+            **({"forward": FORWARD_UNSEEN} if Phase.FORWARD in self._unseen else {}),
+        }

@@ -73,8 +73,8 @@ def smoke_benchmark(request: pytest.FixtureRequest) -> Callable[..., object]:
         fn: Callable[..., object], batch: object, warmup: int = 5, repeat: int = 30, calls: int = 1
     ) -> StepBenchmark:
         measured = benchmark_step(fn, batch, warmup, repeat, calls)
-        shown = f"{request.node.nodeid}\n{measured}"
-        request.config.stash.setdefault(_RESULTS, []).append(shown)
+        results = request.config.stash.setdefault(_RESULTS, [])
+        results.append(f"{request.node.nodeid}\n{measured}")
         return measured
 
     return measure

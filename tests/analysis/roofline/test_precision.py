@@ -61,9 +61,9 @@ def test_arithmetic_gets_faster_as_the_peaks_are_and_conversions_count(
 )
 def test_in_single_precision_calls_stay_and_the_rest_keeps_its_distance_from_the_roofline(
     run_s: float,
-    arithmetic: bool,
+    arithmetic: bool,  # noqa: FBT001 a parameter
     peaks: dict[str, float],
-    left_s: float,  # noqa: FBT001 a parameter
+    left_s: float,
 ) -> None:
     """So a step of small products gains less than one of large ones."""
     chip = msgspec.structs.replace(CHIP, flops_per_s=peaks, launch_s=1e-4)
