@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from trainperf.recording.schedule import comes_true
 
@@ -41,7 +42,7 @@ class Agreement:
     """
 
     def __init__(
-        self, store: "dist.Store | None", rank: int, ranks: int, patience_ns: int = PATIENCE_NS
+        self, store: c10d.Store | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
     ) -> None:
         self._store, self._rank, self.ranks = store, rank, ranks
         self._patience_ns = patience_ns
@@ -51,9 +52,9 @@ class Agreement:
     @classmethod
     def of_job(cls) -> "Agreement":
         """Of the ranks of the process group, or of this process alone."""
-        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if not dist.is_initialized() or dist.get_world_size() == 1:
             return cls(None, 0, 1)
-        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 there is no public way
+        store = c10d._get_default_store()  # noqa: SLF001 there is no public way
         return cls(store, dist.get_rank(), dist.get_world_size())
 
     def largest(self, value: float) -> float:
