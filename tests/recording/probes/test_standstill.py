@@ -93,6 +93,16 @@ def test_what_computes_is_no_standstill(
     assert written.busy > 0.5
 
 
+def test_a_child_that_ends_is_no_idle_process(
+    probe: Unstarted, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has computed is gone with it, before the thread goes on; if that stays, it hangs."""
+    monkeypatch.setattr(watch, "_spent", lambda *_: {"busy": 300.0 * (clock() < 50e9)})
+    still = [written.still for _ in range(24) for written in looks(probe, clock, 1 / 12)]
+    assert not still[0]
+    assert still[-1]
+
+
 @pytest.mark.parametrize(
     ("share", "on_host", "still"),
     [

@@ -191,7 +191,9 @@ class StandstillProbe(Probe):
         """
         stayed_s = (now - self._place_ns) / 1e9 if self._spent else 0.0
         rates = self._rates(stayed_s, stack)
-        busy = max(0.0, rates.pop("busy", 0.0))  # children may have ended
+        if rates.get("busy", 0.0) < 0:  # a child has ended: what goes on is seen anew from here on
+            self._spent, stayed_s = None, 0.0
+        busy = max(0.0, rates.pop("busy", 0.0))
         paged_bytes_per_s = rates.pop("paged_bytes", 0.0)
         one_call = not self._on_host and len(self._spots) == 1
         spins = one_call and rates.get("thread", 0.0) >= SPINNING
