@@ -133,13 +133,17 @@ class Storages:
             (each.site.module if each.site else None, each.size_bytes) for each in left
         )
         held = [0, *accumulate(size for _, size in self._events)]
-        at_peak: Counter[Category] = Counter()
-        for number in self._alive_after(held.index(max(held))):
-            at_peak[self._category(number, kept)] += self._allocated[number].size_bytes
-        at_peak["parameters"] += ledger.parameters_bytes
-        at_peak["buffers"] += ledger.buffers_bytes
         new_states = self._states - self._gradients
-        at_peak["optimizer state"] += ledger.optimizer_bytes - self._size_bytes(new_states)
+        whole: dict[Category, int] = {
+            "parameters": ledger.parameters_bytes,
+            "buffers": ledger.buffers_bytes,
+            "optimizer state": ledger.optimizer_bytes - self._size_bytes(new_states),
+        }
+        then = (
+            (self._category(number, kept), self._allocated[number].size_bytes)
+            for number in self._alive_after(held.index(max(held)))
+        )
+        at_peak = summed((*whole.items(), *then))
         return msgspec.structs.replace(
             ledger,
             gradients_bytes=max(ledger.gradients_bytes, sum(self._gradients_bytes.values())),

@@ -5,6 +5,7 @@ made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,7 +23,6 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.hooks import RemovableHandle
 from typing_extensions import Self
 
 from trainperf.audit.gradients import Gradients, NeedlessGradients
@@ -33,11 +33,13 @@ from trainperf.audit.stack_frames import (
     frames,
     in_closure,
     in_update,
-    is_torchmetrics,
     line_of,
 )
 from trainperf.core.artifacts.audit import Part
 
+
+_TORCHMETRICS = f"{os.sep}torchmetrics{os.sep}"
+"""Lightning keeps what it logs in a metric of its own, made with that package."""
 
 UPDATE_NS = 250_000_000
 """Processor time for an update where none is left."""
@@ -98,7 +100,7 @@ class Attribution:
         self._nodes = 0
         """How many nodes there were at the last call of a forward."""
         self._hooks = ExitStack()
-        self._update_hooks: list[RemovableHandle] = []
+        self._update_hooks = ExitStack()
         self._entered = False
         self.left_ns = math.inf
         """Processor time that looking at operators may still take.
@@ -109,18 +111,16 @@ class Attribution:
     def __enter__(self) -> Self:
         if self._root is not None and id(self._root) not in self._names:
             self._learn(self._root)
-        shield, self._nodes = self._shield, graphs_made()
-        for handle in (
-            register_module_forward_pre_hook(shield(self._enter_module)),
-            register_module_forward_hook(shield(self._leave_module), always_call=True),
-        ):
-            self._hooks.callback(handle.remove)
         self.release()
-        self._entered = True
-        self._update_hooks = [
-            register_optimizer_step_pre_hook(shield(self._update)),
-            register_optimizer_step_post_hook(shield(self._updated)),
-        ]
+        shield, hooks, of_updates = self._shield, self._hooks, self._update_hooks
+        for stack, handle in (
+            (hooks, register_module_forward_pre_hook(shield(self._enter_module))),
+            (hooks, register_module_forward_hook(shield(self._leave_module), always_call=True)),
+            (of_updates, register_optimizer_step_pre_hook(shield(self._update))),
+            (of_updates, register_optimizer_step_post_hook(shield(self._updated))),
+        ):
+            stack.callback(handle.remove)
+        self._nodes, self._entered = graphs_made(), True
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -132,8 +132,7 @@ class Attribution:
 
     def release(self) -> None:
         """Leave no hook behind; call it outside of any update."""
-        while self._update_hooks:
-            self._update_hooks.pop().remove()
+        self._update_hooks.close()
 
     def here(self) -> tuple[Part, Site, int | None]:
         """Part and place of the operator call that is being dispatched, and its graph node.
@@ -148,18 +147,17 @@ class Attribution:
         computing = torch.is_grad_enabled()
         if in_backward and not computing:
             return "backward", *self._origin()
-        owners, frame = _stack(beyond_user=in_backward)
+        owners, site = _stack(beyond_user=in_backward)
         if in_backward and not (self._running or "checkpoint" in owners):
             return "backward", *self._origin()
-        site = _site(frame, logs="logging" in owners)
         if self._running:
             module, _ = self._running[-1]
             # A parametrization puts a class of torch's in front of the module's own.
             packages = (kind.__module__ for kind in type(module).__mro__)
             package = next(each for each in packages if not each.endswith(".parametrize"))
             own = package.startswith("torch.nn.")
-            name = self._names[id(module)][0]
             composed = own and next(module.children(), None) is not None
+            name, _ = self._names[id(module)]
             site = replace(site, module=name, in_torch=own, composed=composed)
         if "backward" in owners and not in_backward:  # the first gradient, of ones
             self._backward_line = site.called_at or site.line
@@ -195,7 +193,7 @@ class Attribution:
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
         number = None if node is None else node._sequence_nr()  # noqa: SLF001 same
         site = None if number is None else self._sites.get(number)
-        return site or _site(_stack(beyond_user=False)[1]), number
+        return site or _stack(beyond_user=False)[1], number
 
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
@@ -228,7 +226,7 @@ class Attribution:
 
     def _backward_ended(self) -> None:
         # There is no frame where a thread of the device's comes last.
-        site = _site(_stack(beyond_user=False)[1])
+        _, site = _stack(beyond_user=False)
         line = site.called_at or site.line or self._backward_line or "an unknown line"
         own = (p for _, module in self._names.values() for p in module.parameters(recurse=False))
         self._gradients.backward_ended(own, line)
@@ -251,16 +249,10 @@ def graphs_made() -> int:
     return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
 
 
-def _site(frame: FrameType | None, *, logs: bool = False) -> Site:
-    """Outside of every module."""
-    line, around = (None, None) if frame is None else (line_of(frame), caller_of(frame))
-    return Site(module=None, line=line, called_at=around, logs=logs)
+def _stack(*, beyond_user: bool) -> tuple[set[Owner], Site]:
+    """Owners of torch's frames inside the user's, and the place of the user's innermost frame.
 
-
-def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:
-    """Owners of torch's frames inside the user's, and the user's innermost frame.
-
-    Beyond that one only checkpointing is looked for.
+    Beyond that frame only checkpointing is looked for.
     """
     owners: set[Owner] = set()
     users: FrameType | None = None
@@ -271,10 +263,10 @@ def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:
         if owner == "checkpoint" or outside or own:
             owners.add(owner)
         innermost = innermost and owner not in ("user", "framework", "logging")
-        # Lightning keeps what it logs in a metric of its own, made with torchmetrics.
-        theirs = owner == "user" and not ("logging" in owners and is_torchmetrics(frame))
-        if theirs and users is None:
+        keeps_logs = "logging" in owners and _TORCHMETRICS in frame.f_code.co_filename
+        if owner == "user" and users is None and not keeps_logs:
             users = frame
         if users is not None and not beyond_user:
             break
-    return frozenset(owners), users
+    line, around = (None, None) if users is None else (line_of(users), caller_of(users))
+    return owners, Site(module=None, line=line, called_at=around, logs="logging" in owners)

@@ -7,7 +7,7 @@ steps themselves have reached.
 
 import os
 import re
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -23,8 +23,9 @@ from trainperf.audit.chip_benchmark import (
     probe,
 )
 from trainperf.core.artifacts import read_document, write_document
-from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
+from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
 from trainperf.core.errors import RunError
+from trainperf.core.groups import grouped
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.machine.limits import free_bytes
 from trainperf.core.run_directory import write_atomically
@@ -89,14 +90,15 @@ def reached(audit: StepAudit) -> Chip:
     """The rates that a step's operators reached on the CPU: no limit is below them."""
     # Shorter operators tell nothing about rates: launch time dominates.
     long = [use for use in audit.operators if use.host_s / use.calls >= 100e-6]
-    counted = [use for use in long if use.flops and use.precision in PRECISIONS]
+    rates = grouped(
+        (use.precision, use.flops / use.host_s)
+        for use in long
+        if use.flops and use.precision in PRECISIONS
+    )
     return Chip(
         name=audit.device_name,
-        flops_per_s={
-            precision: _fastest((use.flops, use) for use in counted if use.precision == precision)
-            for precision in sorted({use.precision for use in counted})
-        },
-        memory_bytes_per_s=_fastest((use.memory_bytes, use) for use in long),
+        flops_per_s={precision: max(several) for precision, several in rates.items()},
+        memory_bytes_per_s=max((use.memory_bytes / use.host_s for use in long), default=0.0),
         link_bytes_per_s=None,
         source=SOURCE,
     )
@@ -111,10 +113,6 @@ def cache_file(device_name: str) -> Path:
     return Path(os.environ.get(CACHE) or users / "trainperf") / "chips-3" / f"{name}.json"
 
 
-def _fastest(work: Iterable[tuple[int, OperatorUse]]) -> float:
-    return max((amount / use.host_s for amount, use in work), default=0.0)
-
-
 def _load(file: Path) -> list[Chip]:
     """The chip as each probe found it."""
     try:
@@ -124,8 +122,6 @@ def _load(file: Path) -> list[Chip]:
 
 
 def _save(chips: list[Chip], file: Path) -> None:
-    try:
+    with suppress(OSError):  # measured again by the next run; this one has its figures
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, msgspec.json.encode(chips) + b"\n")
-    except OSError:
-        return  # measured again by the next run; this one has its figures

@@ -72,10 +72,9 @@ class Gradients:
         for weight, gradient in gradients:
             number = self._storages.number(gradient)
             version = gradient._version  # noqa: SLF001 torch's only count of changes
-            if number in self._waiting and self._waiting[number].version == version:
-                continue  # an earlier one has made it
-            self._end(number)
-            if number is not None:
+            earlier = self._waiting.get(number)
+            if number is not None and (earlier is None or earlier.version != version):
+                self._end(number)
                 since, storage = len(self._calls), storage_key(gradient)
                 self._waiting[number] = _Gradient(weight, storage, since, line, version)
 

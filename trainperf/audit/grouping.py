@@ -11,7 +11,7 @@ else interrupts.  As one kernel a chain reads each outer value once, and writes 
 else reads or what stays.  Results are parallel to the calls and their accesses.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -20,7 +20,7 @@ import msgspec
 
 from trainperf.audit.data_flow import dead_ends, loops_in
 from trainperf.audit.gradients import NeedlessGradients
-from trainperf.audit.operator_call import Access, Call, Site
+from trainperf.audit.operator_call import Call, Site
 from trainperf.core.artifacts.audit import OperatorUse, Place
 from trainperf.core.groups import grouped
 
@@ -68,14 +68,13 @@ def rows_of(
     for same in grouped((row_of(call), call) for call in calls).values():
         first, repeated = same[0], loops.repeated(same[0])
         more = 1.0 if first.part == "optimizer" else times
-        passes = loops.numbers.get(f"{repeated}()")  # none where it is no loop over calls
         yield msgspec.structs.replace(
             _row(same, device, [moved.get(id(call), (0, 0, 0)) for call in same], more),
             unheld=_unheld(first, needless.paths, dead=id(first) in dead),
             dropped=dropped.get(id(first), ""),
             siblings=loops.container(first),
             repeated=repeated,
-            passes=1 if passes is None else round(passes * more),
+            passes=max(1, round(loops.numbers.get(f"{repeated}()", 0) * more)),
             in_call=max(1, len(same) // _entries(same, in_torch)),
         )
 
@@ -153,59 +152,49 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved], times: flo
     )
 
 
-Traffic = list[list[int]]
-"""Bytes between memory and cache, for each access of each call."""
+def memory_traffic(calls: Sequence[Call], cache_bytes: int | None) -> list[list[int]]:
+    """Bytes that each access of each call moves between memory and a cache.
 
-
-def memory_traffic(calls: Sequence[Call], cache_bytes: int | None) -> Traffic:
-    """What each access moves between memory and a cache; everything when its size is unknown."""
-    if not cache_bytes:
-        return [[access.size_bytes for access in call.accesses] for call in calls]
-    cache = _Cache(cache_bytes)
+    In the cache the least recently used goes first, and a write reaches memory when it goes.
+    Charged is what of an access was not cached, or of a write does not fit: everything where the
+    size of the cache is not known.
+    """
+    capacity, used = cache_bytes or 0, 0
+    cache: OrderedDict[int, int] = OrderedDict()
+    """Storage to what is cached of it."""
+    written: dict[int, tuple[int, tuple[int, int]]] = {}
+    """Storage to what was cached of its last write, and the call and access of that."""
+    accesses = [
+        ((index, at), access)
+        for index, call in enumerate(calls)
+        for at, access in enumerate(call.accesses)
+    ]
     for _ in range(2):
-        cache.traffic = [[0] * len(call.accesses) for call in calls]
-        for index, call in enumerate(calls):
-            for at, access in enumerate(call.accesses):
-                cache.touch(access, (index, at))
-    return cache.traffic
-
-
-class _Cache:
-    """Least recently used goes first; a write reaches memory when it goes."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity, self._used = capacity, 0
-        self._kept: OrderedDict[int, int] = OrderedDict()
-        """Storage to what is cached of it."""
-        self._written: dict[int, tuple[int, tuple[int, int]]] = {}
-        """Storage to what was cached of its last write, and the call and access of that."""
-        self.traffic: Traffic = []
-        """Of the present pass: a write-back may belong to a write of the pass before."""
-
-    def touch(self, access: Access, place: tuple[int, int]) -> None:
-        """Make it the most recent; charge what of it was not cached, or of a write does not fit."""
-        fitting, cached = min(access.size_bytes, self._capacity), self._kept.pop(access.storage, 0)
-        dirty, writer = self._written.pop(access.storage, (0, place))
-        self._charge(writer, dirty - cached)
-        if access.writes:
-            self._charge(place, access.size_bytes - fitting)
-            self._written[access.storage] = max(fitting, min(dirty, cached)), place
-        else:
-            self._charge(place, access.size_bytes - cached)
-            self._written[access.storage] = min(dirty, cached), writer
-        self._kept[access.storage] = max(cached, fitting)
-        self._used += self._kept[access.storage] - cached
-        while self._used > self._capacity:
-            storage, size = self._kept.popitem(last=False)
-            left = max(0, size - (self._used - self._capacity))
-            self._used -= size - left
-            if left:
-                self._kept[storage] = left
-                self._kept.move_to_end(storage, last=False)
-
-    def _charge(self, place: tuple[int, int], size: int) -> None:
-        call, at = place
-        self.traffic[call][at] += max(0, size)
+        # A write-back may belong to a write of the pass before.
+        moved: Counter[tuple[int, int]] = Counter()
+        for place, access in accesses:
+            size, storage = access.size_bytes, access.storage
+            fitting, cached = min(size, capacity), cache.pop(storage, 0)
+            dirty, writer = written.pop(storage, (0, place))
+            moved[writer] += max(0, dirty - cached)
+            if access.writes:
+                moved[place] += size - fitting
+                written[storage] = max(fitting, min(dirty, cached)), place
+            else:
+                moved[place] += max(0, size - cached)
+                written[storage] = min(dirty, cached), writer
+            cache[storage] = max(cached, fitting)
+            used += cache[storage] - cached
+            while used > capacity:
+                oldest, held = cache.popitem(last=False)
+                left = max(0, held - (used - capacity))
+                used -= held - left
+                if left:
+                    cache[oldest] = left
+                    cache.move_to_end(oldest, last=False)
+    return [
+        [moved[index, at] for at, _ in enumerate(call.accesses)] for index, call in enumerate(calls)
+    ]
 
 
 _FUSED = ("pointwise", "copy")

@@ -73,10 +73,8 @@ def holders(
 
 def _may_hold(container: Any) -> bool:  # noqa: ANN401 one of the plain ones
     """By one element, of a list the newest: to look at all of all containers would take seconds."""
-    if not container:
-        return False
     ends = isinstance(container, list | deque)
-    element = container[-1] if ends else next(iter(_inside(container)))
+    element = next(reversed(container) if ends else iter(_inside(container)), None)
     return _is_data(element) or any(map(_is_data, _inside(element)))
 
 

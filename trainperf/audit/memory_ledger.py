@@ -100,11 +100,10 @@ def storages(trained: Trained) -> set[int]:
 
 def _bytes(tensors: Iterable[Tensor], counted: set[int]) -> int:
     """Size of the storages not counted before; adds them to *counted*."""
-    total = 0
-    for identity, size in map(memory_of, tensors):
-        total += 0 if identity in counted else size
-        counted.add(identity)
-    return total
+    sizes = dict(map(memory_of, tensors))
+    fresh = sizes.keys() - counted
+    counted |= fresh
+    return sum(sizes[identity] for identity in fresh)
 
 
 def _states(optimizers: Sequence[Optimizer], counted: set[int]) -> dict[str, int]:

@@ -1,9 +1,10 @@
 """Record of one operator call: the memory it touched and what it computed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
 from trainperf.core.artifacts.audit import Kind, Part
@@ -16,6 +17,15 @@ Operator = OpOverload | HigherOrderOperator
 def name_of(func: Operator) -> str:
     """The operator without its overload, e.g. `addmm`."""
     return str(func.overloadpacket.__name__ if isinstance(func, OpOverload) else func)
+
+
+def bound(
+    func: Operator, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[tuple[torch.Argument, object]]:
+    """The parameters of an operator's schema with what they are given; none without a schema."""
+    parameters = func._schema.arguments if isinstance(func, OpOverload) else ()  # noqa: SLF001 no public schema
+    for place, parameter in enumerate(parameters):
+        yield parameter, args[place] if place < len(args) else kwargs.get(parameter.name)
 
 
 def names(text: str) -> frozenset[str]:

@@ -46,7 +46,14 @@ _CLOSURE = "loops/optimization/automatic.py"
 _LOG = ("log", "_LightningModule__to_tensor", "__to_tensor")
 """Functions of the module that do a part of it."""
 
-_UPDATES = ("optim", "nn/utils/clip_grad.py", "nn/utils/clip_grad_norm.py", "amp/grad_scaler.py")
+_PARTS_OF_TORCH: dict[str, Owner] = {
+    "utils/checkpoint.py": "checkpoint",
+    "autograd/__init__.py": "backward",
+    "optim": "update",
+    "nn/utils/clip_grad": "update",
+    "amp/grad_scaler.py": "update",
+}
+"""What paths in there begin with."""
 _NO_UPDATE = ("scale", "apply_scale")
 """Functions of the GradScaler that belong to forward: they scale the loss."""
 
@@ -92,11 +99,6 @@ def caller_of(frame: FrameType) -> str | None:
     return None
 
 
-def is_torchmetrics(frame: FrameType) -> bool:
-    """Whether that library's code runs."""
-    return f"{os.sep}torchmetrics{os.sep}" in frame.f_code.co_filename
-
-
 def owner(code: CodeType) -> Owner:
     """Whose code that is, by its file."""
     # Not by the code itself, whose hash is that of all its instructions.
@@ -121,12 +123,9 @@ def _owner(file: str, function: str) -> Owner:
 
 
 def _part_of_torch(path: str, function: str) -> Owner:
-    if path == "utils/checkpoint.py":
-        return "checkpoint"
-    if path == "autograd/__init__.py":
-        return "backward"
-    updates = path.startswith(_UPDATES) and function not in _NO_UPDATE
-    return "update" if updates or function == "zero_grad" else "torch"
+    inside = (whose for start, whose in _PARTS_OF_TORCH.items() if path.startswith(start))
+    whose = "update" if function == "zero_grad" else next(inside, "torch")
+    return "torch" if whose == "update" and function in _NO_UPDATE else whose
 
 
 @lru_cache(maxsize=4096)

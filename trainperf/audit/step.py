@@ -102,18 +102,17 @@ class Audit:
         calls = every[before:]
         if self._where.left_ns < 0:  # amid it, or before it began: what is whole is the update
             every[before:] = [call for call in calls if call.part == "optimizer"]
+        else:
+            fields = fields_of(batch)
+            dense = {path: each for path, each in fields if each.layout is torch.strided}
+            self._batch_bytes = sum(tensor.nbytes for tensor in dense.values())
+            plain = {
+                path: storage_key(tensor)
+                for path, tensor in dense.items()
+                if type(tensor) is torch.Tensor and tensor.nbytes
+            }
+            self.batches.append({path: dense[path].nbytes for path in unread(calls, plain)})
         self._calls_before = len(every)
-        if self._where.left_ns < 0:
-            return
-        fields = dict(fields_of(batch))
-        plain = {
-            path: storage_key(tensor)
-            for path, tensor in fields.items()
-            if type(tensor) is torch.Tensor and tensor.layout is torch.strided and tensor.nbytes
-        }
-        self.batches.append({path: fields[path].nbytes for path in unread(calls, plain)})
-        dense = (each for each in fields.values() if each.layout is torch.strided)
-        self._batch_bytes = sum(tensor.nbytes for tensor in dense)
 
     @property
     def stopped(self) -> bool:

@@ -4,7 +4,7 @@ Each tensor counts once, and elements of a broadcast tensor once: what the call 
 were cached.  Views and allocations move nothing.  A look-up reads its rows, not the table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import torch
@@ -12,23 +12,23 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from trainperf.audit.nested import tensors_in
-from trainperf.audit.operator_call import Access, Operator, name_of, names
+from trainperf.audit.operator_call import Access, Operator, bound, name_of, names
 
 
 def accesses_of(
     func: Operator, args: Sequence[object], kwargs: Mapping[str, object], out: object
 ) -> tuple[Access, ...]:
     """What the call read and wrote; empty for a view or an allocation."""
-    name = name_of(func)
-    inputs = list(_inputs(func, args, kwargs))
-    storages = {storage_key(tensor) for tensor, _ in inputs}
+    name, given = name_of(func), tensors_in([*args, *kwargs.values()])
+    storages = set(map(storage_key, given))
     results = [tensor for tensor in tensors_in(out) if storage_key(tensor) not in storages]
-    written = [tensor for tensor, writes in inputs if writes]
+    aliases = ((parameter.alias_info, value) for parameter, value in bound(func, args, kwargs))
+    written = tensors_in([value for alias, value in aliases if alias and alias.is_write])
     reshapes = isinstance(func, OpOverload) and torch.Tag.inplace_view in func.tags  # in place
     works = bool(results or written) or name in _READS_ONLY
     if not works or name in _ALLOCATIONS or reshapes:
         return ()
-    read = _read(func, name, inputs)
+    read = _read(func, name, given, written)
     read_bytes = _LOOKUPS[name](read, results) if name in _LOOKUPS else map(stored_bytes, read)
     accesses = (
         *map(_access, read, read_bytes),
@@ -39,14 +39,17 @@ def accesses_of(
     return tuple(dict.fromkeys(access for access in accesses if access.size_bytes))
 
 
-def _read(func: Operator, name: str, inputs: Iterable[tuple[Tensor, bool]]) -> list[Tensor]:
-    """The inputs whose values the call needs: not those that it only replaces."""
+def _read(
+    func: Operator, name: str, given: Sequence[Tensor], written: Sequence[Tensor]
+) -> list[Tensor]:
+    """The tensors whose values the call needs: not those that it only replaces."""
     if name in _SHAPE_ONLY:
         return []
     # What is given as `out=` is not read.
     into_out = str(func).rpartition(".")[2].endswith(("out", "grad_input"))
     replaces = name in _REPLACES or name.startswith("_foreach_copy") or into_out
-    return [tensor for tensor, writes in inputs if not (writes and replaces)]
+    replaced = {id(tensor) for tensor in written if replaces}
+    return [tensor for tensor in given if id(tensor) not in replaced]
 
 
 def stored_bytes(tensor: Tensor) -> int:
@@ -55,20 +58,6 @@ def stored_bytes(tensor: Tensor) -> int:
         return tensor.numel() * tensor.element_size()
     own = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
     return prod(own) * tensor.element_size() if tensor.numel() else 0
-
-
-def _inputs(
-    func: Operator, args: Sequence[object], kwargs: Mapping[str, object]
-) -> Iterator[tuple[Tensor, bool]]:
-    """Tensor arguments, and whether the operator's schema says that it writes them."""
-    if not isinstance(func, OpOverload):
-        yield from ((tensor, False) for tensor in tensors_in([*args, *kwargs.values()]))
-        return
-    for position, argument in enumerate(func._schema.arguments):  # noqa: SLF001 no public schema
-        value = args[position] if position < len(args) else kwargs.get(argument.name)
-        writes = argument.alias_info is not None and argument.alias_info.is_write
-        for tensor in tensors_in(value):
-            yield tensor, writes
 
 
 def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = False) -> Access:

@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 
 from trainperf.audit.allocations import Storages
 from trainperf.audit.nested import tensors_in
-from trainperf.audit.operator_call import Access, CallKind, Operator, name_of, names
+from trainperf.audit.operator_call import Access, CallKind, Operator, bound, name_of, names
 from trainperf.audit.traffic import layout_of
 
 
@@ -127,9 +127,5 @@ _FILLS = names(
 
 def _draws(func: Operator, given: Sequence[object], named: Mapping[str, object]) -> bool:
     """Whether an operator that may draw does: fused attention without dropout does not."""
-    arguments = func._schema.arguments if isinstance(func, OpOverload) else ()  # noqa: SLF001 no public schema
-    parameters = [argument.name for argument in arguments]
-    if "dropout_p" not in parameters:
-        return True
-    by_place = dict(zip(parameters, given, strict=False))
-    return bool({**by_place, **named}.get("dropout_p", 0.0))
+    by_name = {parameter.name: value for parameter, value in bound(func, given, named)}
+    return bool(by_name.get("dropout_p", True))
