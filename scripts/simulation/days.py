@@ -78,7 +78,7 @@ def _sources(content: bytes, slower_ms: float) -> tuple[_Source, _Source]:
     info = decode_info(first)
     schema = StepSchema(info.columns, info.device)
     block, _ = decode_steps(schema, [line for line in lines if line[:1] == b"["])
-    slower = block.cells().copy()
+    slower = block.cells.copy()
     slower[:, len(CORE_COLUMNS) - len(Phase) + Phase.DATA_WAIT] += slower_ms * 1e6
     return _source(info, block), _source(info, StepBlock(schema, slower))
 
@@ -119,7 +119,7 @@ def _write_rank(job: LongJob, rank: int, sources: tuple[_Source, _Source], run: 
 
 def _moved(block: StepBlock, number: int, clock: float) -> StepBlock:
     """A stretch with other numbers and times."""
-    cells = block.cells().copy()
+    cells = block.cells.copy()
     cells[:, 0] = number * STRETCH + np.arange(len(cells))
     cells[:, 1] += clock - cells[0, 1]
     return StepBlock(block.schema, cells)
@@ -131,7 +131,7 @@ def _write_tail(job: LongJob, source: _Source, path: Path, clock: float) -> None
         number = 1
         while at < job.steps:
             block = source.blocks[number % DISTINCT or 1]
-            cells = block.cells()[: job.steps - at].copy()
+            cells = block.cells[: job.steps - at].copy()
             cells[:, 1] += clock - cells[0, 1]
             cells[:, 0] = np.arange(at, at + len(cells))
             clock = float(cells[-1, 1] + block.wall_ns[len(cells) - 1])

@@ -168,7 +168,7 @@ def test_a_lost_network_is_an_error_of_the_system(object_store: ObjectStore) -> 
 @pytest.mark.parametrize(
     ("url", "remedy"),
     [
-        ("gs://bucket/run", "pip install gcsfs"),
+        ("gs://bucket/run", "install gcsfs"),
         ("s4://bucket/run", "s3://bucket"),
         ("memory://run", "memory:// is no storage"),
     ],

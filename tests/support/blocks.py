@@ -23,7 +23,7 @@ def block_of(records: Iterable[StepRecord], schema: StepSchema | None = None) ->
 
 def records_of(block: StepBlock) -> list[StepRecord]:
     """The steps of a block as records."""
-    return [_record(row, block.schema) for row in block.cells().tolist()]
+    return [_record(row, block.schema) for row in block.cells.tolist()]
 
 
 def _record(row: list[float], schema: StepSchema) -> StepRecord:

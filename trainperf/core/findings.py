@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from trainperf.core.artifacts.trials import TrialVerdict
+from trainperf.core.choice import first_that_holds
 
 
 Level = Literal["high", "medium", "low"]
@@ -172,9 +173,11 @@ DAYS: dict[Effort, float] = {"minutes": 1 / 8, "hours": 6 / 8, "days": 3.0}
 
 def severity(fraction: float) -> Level:
     """How much a share of the step matters."""
-    if fraction >= LIMITS.critical:
-        return "high"
-    return "medium" if fraction >= LIMITS.notable else "low"
+    return first_that_holds(
+        ("high", fraction >= LIMITS.critical),
+        ("medium", fraction >= LIMITS.notable),
+        ("low", True),
+    )
 
 
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
@@ -209,18 +212,18 @@ def _with_return(finding: Finding, steps_fraction: float) -> Finding:
 
 
 def _place(finding: Finding, enough: float) -> tuple[bool, int, int, float]:
-    """Urgency, a class, and the place in it: smaller is earlier."""
-    later, tried = not finding.urgent, finding.measured_gain
-    if tried is not None and tried.gains_nothing:
-        return later, 4, 0, 0.0
-    if finding.saved_fraction is None:
-        low, high = finding.severity == "low", finding.severity == "high"
-        return (later, 3, 0, 0.0) if low else (later, 1, int(not high), 0.0)
-    returned = -(finding.return_per_day or 0.0)
-    if finding.saved_fraction < LIMITS.worth:
-        return later, 2, 0, returned
-    partial = finding.option or finding.saved_fraction < enough
-    return later, 0, 2 if finding.small else int(partial), returned
+    """Urgency, a group, the place in it, and the return: smaller is earlier."""
+    tried, saved = finding.measured_gain, finding.saved_fraction
+    unknown, partial = saved is None, finding.option or (saved or 0.0) < enough
+    group, place = first_that_holds(
+        ((4, 0), tried is not None and tried.gains_nothing),
+        ((3, 0), unknown and finding.severity == "low"),
+        ((1, int(finding.severity != "high")), unknown),
+        ((2, 0), (saved or 0.0) < LIMITS.worth),
+        ((0, 2), finding.small),
+        ((0, int(partial)), True),
+    )
+    return not finding.urgent, group, place, -(finding.return_per_day or 0.0)
 
 
 def saving(gain: float) -> float:

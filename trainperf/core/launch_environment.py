@@ -150,5 +150,4 @@ class LaunchOptions:
 
 def signals_in(folder: Path) -> set[LaunchSignal]:
     """What processes have told the command that waits for them."""
-    names = {path.name for path in folder.iterdir()}
-    return {signal for signal in LaunchSignal if signal.name in names}
+    return {signal for signal in LaunchSignal if (folder / signal.name).exists()}

@@ -7,7 +7,6 @@ endpoints and regions are fsspec's own configuration; nothing here handles any.
 
 import errno
 import importlib
-import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -76,14 +75,11 @@ def path_of(text: str | AnyPath) -> AnyPath:
     from upath import UPath  # noqa: PLC0415 see above
 
     protocol = text.split(":", maxsplit=1)[0]
-    package = known_implementations.get(protocol, {}).get("class", "").partition(".")[0]
-    if not package or protocol == "memory":
+    if protocol not in known_implementations or protocol == "memory":
         raise ConfigError(
             f"{text}: {protocol}:// is no storage; give a local path or a URL such as "
             "s3://bucket/run"
         )
-    if importlib.util.find_spec(package) is None:
-        raise ConfigError(f"{text}: {protocol}:// cannot be reached; pip install {package}")
     try:
         get_filesystem_class(protocol)
     except ImportError as error:

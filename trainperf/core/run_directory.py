@@ -88,11 +88,9 @@ def create(base: AnyPath) -> AnyPath:
         return base / f"{NAME}-{began}-{secrets.token_hex(3)}"
     for number in range(10_000):
         path = base / (f"{NAME}-{number}" if number else NAME)
-        try:
+        with suppress(FileExistsError):
             path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return path
+            return path
     raise FileExistsError(f"{base}: ten thousand runs already; clean up")
 
 
@@ -183,12 +181,10 @@ def has_ended(first: Path) -> bool:
 
 def tail(path: Path, most_bytes: int) -> bytes:
     """The end of a file; empty where there is none, or it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most_bytes))
-            return file.read()
-    except OSError:
-        return b""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - most_bytes))
+        return file.read()
+    return b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from trainperf.core.readings import (
     STEP_S,
     phase_reading,
 )
+from trainperf.core.stats.verdict import WIDE, wide
 from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
 from trainperf.reports.layout.document import Part, Sentence, items, missing, section
 from trainperf.reports.run.rows import amount
@@ -57,9 +58,6 @@ _FIRST = (
 
 TOGETHER_S = 120.0
 """A machine may have changed its speed between runs that are further apart."""
-
-WIDE = 1.25
-"""Where an interval allows as much faster and as much slower, its ends are not shown."""
 
 _KINDS = {"faster": "good", "slower": "bad"}
 """Classes of the style by verdict; the others are neither."""
@@ -188,11 +186,6 @@ def speed(gain: Speedup) -> str:
     if wide(gain.low, gain.high):
         return f"not resolved (more than {share(WIDE - 1)} either way is possible)"
     return as_fast(gain.value, gain.low, gain.high, " per rank" if gain.per_rank else "")
-
-
-def wide(low: float, high: float) -> bool:
-    """Whether an interval of a ratio spans more than it can mean."""
-    return low < 1 / WIDE and high > WIDE
 
 
 def notes(comparison: Comparison) -> list[str]:

@@ -13,10 +13,10 @@ import msgspec
 
 from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.html.figures import Axis, Frame, Mark, Unit, keys, lanes
+from trainperf.core.formatting.html.figures import Axis, Frame, Mark, keys, lanes
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.palette import KINDS
-from trainperf.core.formatting.units import duration, step_range
+from trainperf.core.formatting.units import Scale, duration, step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
 from trainperf.tensorboard.runs import Stamp, stamp
 from trainperf.traces.capture_files import decode_report
@@ -157,7 +157,7 @@ def picture(rank: RankTrace, first_s: float | None, last_s: float | None) -> Mar
         return Markup("")
     begin_s = min(piece.start_s for piece in slices) if first_s is None else first_s
     end_s = max(piece.end_s for piece in slices) if last_s is None else last_s
-    across = Axis(low=begin_s, high=end_s, unit=Unit.of("s", end_s - begin_s))
+    across = Axis(low=begin_s, high=end_s, unit=Scale.of(end_s - begin_s))
     # There is no whole number in between: the vertical axis has no ticks.
     frame = Frame(across=across, up=Axis(low=0.1, high=0.9, whole=True), height=2)
     rows = [(lane.name, _marks(lane, frame)) for lane in rank.lanes[:MOST_LANES]]

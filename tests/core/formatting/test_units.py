@@ -11,7 +11,6 @@ from trainperf.core.formatting.units import (
     plural,
     ranks_named,
     rate,
-    scale_factor,
     share,
     size,
     times,
@@ -87,11 +86,6 @@ def test_amounts_sizes_rates_and_factors() -> None:
     assert (size(512), size(1.5 * 2**30), size(3 * 2**40)) == ("512 B", "1.50 GiB", "3.00 TiB")
     assert (rate(12.3e9), rate(999.0)) == ("12.3 GB/s", "999 B/s")
     assert (times(1.584), times(12.4)) == ("1.58×", "12×")
-
-
-def test_a_loss_scale_is_a_power_of_two_where_it_is_one() -> None:
-    """A user's own factor need not be."""
-    assert [scale_factor(s) for s in (2048.0, 1.0, 0.5, 1000.0)] == ["2¹¹", "2⁰", "2⁻¹", "1000"]
 
 
 def test_labels_and_numbers_in_words() -> None:

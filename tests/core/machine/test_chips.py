@@ -2,8 +2,10 @@
 
 import pytest
 
-from trainperf.core.machine.chips import CHIPS, chip_of
+from trainperf.core.machine.chips import ROWS, chip_of
 
+
+CHIPS = [chip for _, chip in ROWS]
 
 DERIVED = (
     ("A100 40GB", 108, 1.41, 2048),

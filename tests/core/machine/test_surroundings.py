@@ -1,8 +1,12 @@
 """What besides the code decides how fast a run is, and that nothing else of it is read."""
 
+import os
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 from trainperf.core.machine.surroundings import (
@@ -25,12 +29,19 @@ def planted(root: Path, path: str, content: str) -> None:
     (root / path).write_text(content)
 
 
-def test_of_the_environment_only_the_listed_variables_are_read() -> None:
+def test_of_the_environment_only_the_listed_variables_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A token is none of them, whatever it is called."""
     given = {"OMP_NUM_THREADS": "4", "HF_TOKEN": "secret", "NCCL_DEBUG": "INFO"}
     given |= {"WANDB_API_KEY": "secret", "AWS_SECRET_ACCESS_KEY": "secret", "NCCL_MY_KEY": "secret"}
 
-    assert variables(given) == {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "4"}
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    assert variables() == {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "4"}
 
 
 def test_no_listed_variable_is_named_like_a_credential() -> None:
@@ -52,10 +63,18 @@ def test_the_documented_lists_are_the_lists() -> None:
     assert named == [PACKAGES, VARIABLES]
 
 
-def test_versions_are_those_of_packages_that_the_training_has_imported() -> None:
+def test_versions_are_those_of_packages_that_the_training_has_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that merely lies there makes nothing slow; one without a version is left out."""
-    assert packages(["numpy", "os", "apex"]).keys() == {"numpy"}
-    assert packages([]) == {}
+    given = {"numpy": np, "os": os, "apex": ModuleType("apex")}
+    for name in PACKAGES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    without = packages()
+    for name, module in given.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+    assert (without, packages().keys()) == ({}, {"numpy"})
 
 
 @pytest.mark.parametrize(

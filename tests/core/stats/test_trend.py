@@ -132,7 +132,7 @@ def test_a_million_steps_take_no_more_memory_than_a_thousand() -> None:
         part = Trend.of(steps, 2 * steps)
         found = part if found is None else found.merge(part)
 
-    assert len(found.at) <= STRETCHES
+    assert len(found.points) <= STRETCHES
     assert found.n == 1_000_000
     assert found.value() == 2.0
 

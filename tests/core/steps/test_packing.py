@@ -53,7 +53,7 @@ def in_parts(run: Path, lines_each: int = 2100) -> Path:
 
 def same(first: StepBlock, second: StepBlock) -> bool:
     """Whether they have the same numbers in the same places, and lack the same."""
-    return np.array_equal(first.cells(), second.cells(), equal_nan=True)
+    return np.array_equal(first.cells, second.cells, equal_nan=True)
 
 
 def steps_read(run: Path) -> StepBlock:

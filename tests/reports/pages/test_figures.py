@@ -10,13 +10,14 @@ from support.runs import RankSpec, make_info, make_run_dir, make_step
 from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
-from trainperf.core.formatting.html.figures import Axis, Unit
+from trainperf.core.formatting.html.figures import Axis
+from trainperf.core.formatting.units import Scale
 from trainperf.core.phases import Tag
 from trainperf.reports.run.page import load_page_data, render
 
 
-IN_MS = Unit.of("s", 0.0557)
-IN_GIB = Unit.of("B", 2.0**30)
+IN_MS = Scale.of(0.0557)
+IN_GIB = Scale.of(2.0**30, "B")
 
 
 @pytest.mark.parametrize(
@@ -24,15 +25,15 @@ IN_GIB = Unit.of("B", 2.0**30)
     [
         (Axis(low=0.0, high=0.0557, unit=IN_MS), "0, 20 ms, 40 ms"),
         (Axis(low=0.0, high=3 * 2.0**30, unit=IN_GIB), "0, 1 GiB, 2 GiB, 3 GiB"),
-        (Axis(low=0.0, high=0.4, unit=Unit.of("1", 0.4)), "0, 10 %, 20 %, 30 %, 40 %"),
-        (Axis(low=0.0, high=5000.0, unit=Unit.of("", 5000.0)), "0, 1 k, 2 k, 3 k, 4 k, 5 k"),
+        (Axis(low=0.0, high=0.4, unit=Scale.of(0.4, "1")), "0, 10 %, 20 %, 30 %, 40 %"),
+        (Axis(low=0.0, high=5000.0, unit=Scale.of(5000.0, "")), "0, 1 k, 2 k, 3 k, 4 k, 5 k"),
         (Axis(low=1e-3, high=1e3, logarithmic=True), "0.001, 0.1, 10, 1,000"),
         (Axis(low=0.0, high=1.0, whole=True), "0, 1"),
     ],
 )
 def test_ticks_are_round_in_the_unit_they_are_written_in(axis: Axis, ticks: str) -> None:
     """Durations in milliseconds, bytes in powers of two, a wide range in powers of ten."""
-    assert ", ".join(axis.unit.say(value) for value in axis.ticks()) == ticks
+    assert ", ".join(axis.unit.tick(value) for value in axis.ticks()) == ticks
 
 
 def test_a_value_beyond_an_axis_is_drawn_at_its_end() -> None:

@@ -155,7 +155,7 @@ trainperf · gpt2 · 2026-11-01 12:00 · 1 rank · CPU · 188 steady steps (excl
     backward    14.0 ms  1.00 ms   250 µs               14×
     optimizer   2.00 ms        –        –                 –
     peaks of planted (this test)
-    1 GFLOP/step
+    1.00 GFLOP/step
 
     Operators of the audited step 20
     operator    where      part      bound    in    calls     time    floor   share

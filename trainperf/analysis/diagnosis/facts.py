@@ -17,7 +17,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import LoopKind
-from trainperf.core.machine.backends import Backend, backend_of
+from trainperf.core.machine.backends import Backend
 from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
     RESIDENT_PEAK_BYTES,
@@ -67,7 +67,7 @@ class Facts:
     @property
     def device(self) -> Backend:
         """What advice may say of the device."""
-        return backend_of(self.run.device, self.run.software)
+        return self.run.backend
 
     @property
     def uses(self) -> tuple[OperatorUse, ...]:

@@ -39,9 +39,9 @@ from trainperf.analysis.summary.step_schema import (
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
-from trainperf.core.device_kind import DeviceKind, device_kind_of
 from trainperf.core.findings import Finding, Ordinary
 from trainperf.core.loop_kind import LoopKind, loop_of
+from trainperf.core.machine.backends import Backend, backend_of
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import STEP_MEAN_S, find, phase_reading
 from trainperf.core.steps.own_sums import AnswerFacts, NamedPhase
@@ -148,9 +148,9 @@ class RunFacts(RunIdentity, frozen=True, kw_only=True):
         return loop_of(self.config)
 
     @property
-    def device_kind(self) -> DeviceKind:
-        """The kind of device that computed, and what is said of it."""
-        return device_kind_of(self.device)
+    def backend(self) -> Backend:
+        """The device that computed, and what is said of it."""
+        return backend_of(self.device, self.software)
 
 
 class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from trainperf.core.artifacts import Document
-from trainperf.core.groups import summed
+from trainperf.core.groups import largest
 from trainperf.core.machine.chips import Chip
 
 
@@ -198,8 +198,7 @@ class StepAudit(Document, frozen=True, kw_only=True):
     def precision(self) -> str | None:
         """What most of the contractions' FLOPs are computed in; `None` without contractions."""
         uses = (use for use in self.operators if use.matmul_flops)
-        counted = summed((use.precision, use.matmul_flops) for use in uses)
-        return max(counted, key=counted.__getitem__, default=None)
+        return largest(((use.precision, use.matmul_flops) for use in uses), None)
 
     def resized(self, ratio: float) -> "StepAudit":
         """About what a step of so many times as large a batch does: all but the update grows.

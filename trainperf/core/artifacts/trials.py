@@ -5,15 +5,13 @@ from typing import ClassVar, Literal
 import msgspec
 
 from trainperf.core.artifacts import Document
+from trainperf.core.stats.verdict import wide
 
 
 TrialKind = Literal["change", "ceiling"]
 TrialVerdict = Literal[
     "faster", "slower", "equal", "undecided", "loss differs", "failed", "not applicable"
 ]
-
-WIDE = 1.25
-"""Where an interval allows as much faster and as much slower, it shows nothing."""
 
 NEARLY_NOTHING = 1.05
 """Where no more than this is to be gained, whatever it is, a trial ends."""
@@ -79,10 +77,8 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resolved(self) -> bool:
-        """Whether the interval of the speed-up means something: see `WIDE`."""
-        if self.speedup is None or self.low is None or self.high is None:
-            return False
-        return self.low >= 1 / WIDE or self.high <= WIDE
+        """Whether the interval of the speed-up means something: see `wide`."""
+        return self.low is not None and self.high is not None and not wide(self.low, self.high)
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):

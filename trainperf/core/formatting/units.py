@@ -3,59 +3,87 @@
 Everything below reports is in SI; this is the one place that knows milliseconds and GiB.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from trainperf.core.choice import first_that_holds
 
-_TIMES = (
-    (0.9995e-3, 1e6, "µs"),
-    (0.9995, 1e3, "ms"),
-    (599.5, 1.0, "s"),
-    (7197.0, 1 / 60, "min"),
-    (math.inf, 1 / 3600, "h"),
-)
-_PREFIXES = {
-    "B": ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
-    "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
-    "FLOP": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1, "FLOP")),
-    "": ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")),
+
+_UNITS = {
+    "s": (
+        (7197.0, 1 / 3600, "h"),
+        (599.5, 1 / 60, "min"),
+        (0.9995, 1.0, "s"),
+        (0.9995e-3, 1e3, "ms"),
+        (0.0, 1e6, "µs"),
+    ),
+    "B": (
+        (2.0**40, 0.5**40, "TiB"),
+        (2.0**30, 0.5**30, "GiB"),
+        (2.0**20, 0.5**20, "MiB"),
+        (2.0**10, 0.5**10, "KiB"),
+        (0.0, 1.0, "B"),
+    ),
+    "B/s": (
+        (1e12, 1e-12, "TB/s"),
+        (1e9, 1e-9, "GB/s"),
+        (1e6, 1e-6, "MB/s"),
+        (1e3, 1e-3, "kB/s"),
+        (0.0, 1.0, "B/s"),
+    ),
+    "FLOP": (
+        (1e12, 1e-12, "TFLOP"),
+        (1e9, 1e-9, "GFLOP"),
+        (1e6, 1e-6, "MFLOP"),
+        (0.0, 1.0, "FLOP"),
+    ),
+    "1": ((0.0, 100.0, "%"),),
+    "": ((1e12, 1e-12, "T"), (1e9, 1e-9, "G"), (1e6, 1e-6, "M"), (1e3, 1e-3, "k"), (0.0, 1.0, "")),
 }
-"""By the kind of amount: from how much on a unit is used, and what it is called."""
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""By the kind of amount: from how much on a unit is used, how many of it are one, and its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """One unit and number of decimals for several durations that are read together."""
+    """One unit and number of decimals for several amounts that are read together."""
 
-    per_second: float
-    unit: str
-    decimals: int
+    per_one: float = 1.0
+    unit: str = ""
+    decimals: int = 0
 
     @classmethod
-    def of(cls, seconds: float) -> "Scale":
-        """The scale in which *seconds* has three digits."""
-        size = abs(seconds)
-        shorter = ((factor, name) for below, factor, name in _TIMES if size < below)
-        per_second, unit = next(shorter, _TIMES[-1][1:])
-        return cls(per_second=per_second, unit=unit, decimals=_decimals(size * per_second))
+    def of(cls, amount: float, kind: str = "s") -> "Scale":
+        """The scale in which *amount* has three digits.
+
+        Args:
+            amount: In units of that kind.
+            kind: `s` for durations, `B`, `B/s`, `FLOP`, `1` for shares of one; others are plain
+                numbers.
+        """
+        units = _UNITS.get(kind, _UNITS[""])
+        _, per_one, unit = next((row for row in units if abs(amount) >= row[0]), units[-1])
+        # There is no half a byte, and no half an operation.
+        whole = per_one == 1 and kind != "s"
+        return cls(per_one=per_one, unit=unit, decimals=0 if whole else _decimals(amount * per_one))
 
     @classmethod
     def fine(cls, seconds: float) -> "Scale":
-        """The same with at least one decimal: for the parts of *seconds*."""
+        """That of a duration with at least one decimal: for the parts of *seconds*."""
         scale = cls.of(seconds)
         return replace(scale, decimals=max(1, scale.decimals))
 
-    def number(self, seconds: float) -> str:
-        """The duration in this unit, without the unit."""
-        return f"{seconds * self.per_second:,.{self.decimals}f}"
+    def number(self, amount: float) -> str:
+        """The amount in this unit, without the unit."""
+        return f"{amount * self.per_one:,.{self.decimals}f}"
 
-    def say(self, seconds: float) -> str:
-        """The duration in this unit."""
-        return f"{self.number(seconds)} {self.unit}"
+    def say(self, amount: float) -> str:
+        """The amount in this unit."""
+        return f"{self.number(amount)} {self.unit}"
+
+    def tick(self, amount: float) -> str:
+        """A round amount in this unit, with the digits that it has."""
+        return f"{amount * self.per_one:,.6g} {self.unit}".rstrip() if amount else "0"
 
 
 def duration(seconds: float) -> str:
@@ -77,9 +105,11 @@ def confidence_interval(value: float, low: float | None, high: float | None) -> 
 def share(fraction: float) -> str:
     """A fraction in whole per cent, e.g. `37 %`; with a decimal below ten."""
     percent = fraction * 100
-    if 0 < percent < 0.1:
-        return "< 0.1 %"
-    return f"{percent:.0f} %" if abs(percent) >= 9.95 or percent == 0 else f"{percent:.1f} %"
+    return first_that_holds(
+        ("< 0.1 %", 0 < percent < 0.1),
+        (f"{percent:.1f} %", 0 < abs(percent) < 9.95),
+        (f"{percent:.0f} %", True),
+    )
 
 
 def fine_share(fraction: float) -> str:
@@ -94,25 +124,14 @@ def count(number: float) -> str:
     return f"{number:,.{_decimals(number)}f}"
 
 
-def prefixed(amount: float, kind: str) -> tuple[float, str]:
-    """The unit in which an amount has three digits: its size, and its name.
-
-    Args:
-        amount: In units of that kind.
-        kind: `B`, `B/s`, `FLOP`, or empty for a plain number.
-    """
-    units = _PREFIXES[kind]
-    return next((pair for pair in units if abs(amount) >= pair[0]), units[-1])
-
-
 def size(amount: float) -> str:
     """Bytes in binary units, e.g. `1.50 GiB`."""
-    return _in_unit(amount, "B")
+    return Scale.of(amount, "B").say(amount)
 
 
 def rate(bytes_per_s: float) -> str:
     """Bytes per second in decimal units, as links are sold, e.g. `12.3 GB/s`."""
-    return _in_unit(bytes_per_s, "B/s")
+    return Scale.of(bytes_per_s, "B/s").say(bytes_per_s)
 
 
 def times(factor: float) -> str:
@@ -128,14 +147,6 @@ def as_fast(speedup: float, low: float, high: float, of: str = "") -> str:
 def at_most(factor: float) -> str:
     """An upper bound of a gain, e.g. `at most 1.58× faster`."""
     return f"at most {times(factor)} faster"
-
-
-def scale_factor(scale: float) -> str:
-    """A loss scale: as a power of two where it is one, e.g. `2¹¹`."""
-    mantissa, exponent = math.frexp(scale)
-    if mantissa == 0.5:
-        return "2" + str(exponent - 1).translate(_SUPERSCRIPTS)
-    return f"{scale:g}"
 
 
 def words(label: str) -> str:
@@ -170,11 +181,6 @@ def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     groups = groupby(in_order, lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in group] for _, group in groups]
     return [(run[0], run[-1]) for run in runs]
-
-
-def _in_unit(amount: float, kind: str) -> str:
-    unit, name = prefixed(amount, kind)
-    return f"{amount / unit:.{_decimals(amount / unit) if unit > 1 else 0}f} {name}"
 
 
 def _decimals(number: float) -> int:

@@ -1,4 +1,4 @@
-"""Words of advice that belong to one backend of torch: what only CUDA has is not said elsewhere.
+"""Backends of torch, and what is said of each: what only CUDA has is said of it alone.
 
 `cuda` stands for NVIDIA's here, `rocm` for AMD's, which torch calls `cuda` too.  On a CPU, and
 where nothing is known, advice is that for CUDA: it is where such a training goes.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What advice says about a device; a text that does not apply there is empty."""
+    """What is said about a device; a text that does not apply there is empty."""
 
     name: str
     no_waits: str = "trainperf trace: the step has no call that waits"
@@ -29,6 +29,14 @@ class Backend:
     (pytorch#189690)."""
     unified: bool = False
     """Whether its memory is the host's: nothing is copied, and nothing has to be pinned."""
+    no_copies: str = ""
+    """In place of the time for copies to it, where nothing is copied."""
+    copies: str = ""
+    """What a loop does where it copies, if not that."""
+    host_time: str = " (host time)"
+    """After phases in which the host only hands its work out."""
+    idle: str = "device idle for {share}"
+    """While the loader makes it wait, beside the host's own wait."""
 
 
 _GRAPHS = '; on a GPU with {}="reduce-overhead", where shapes are the same in every step'
@@ -47,11 +55,18 @@ CUDA = Backend(
 ROCM = replace(CUDA, name="rocm", growing="", holes="", workspace="")
 MPS = Backend(name="mps", unblocked="", unified=True)
 
-_BY_TYPE = {"": CUDA, "cpu": CUDA, "mps": MPS}
+CPU = replace(
+    CUDA,
+    no_copies="not applicable (CPU)",
+    copies="hooks only: nothing is copied",
+    host_time="",
+    idle="",
+)
+
+_BY_TYPE = {"": CUDA, "cpu": CPU, "cuda": CUDA, "rocm": ROCM, "mps": MPS}
 
 
 def backend_of(device: str, software: Mapping[str, str]) -> Backend:
     """What a run's device is: by its type and the versions that were written with it."""
-    if device == "cuda":
-        return ROCM if "rocm" in software else CUDA
-    return _BY_TYPE.get(device) or Backend(name=device)
+    name = "rocm" if device == "cuda" and "rocm" in software else device
+    return _BY_TYPE.get(name) or Backend(name=name)

@@ -35,7 +35,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
 def chip_of(device_name: str) -> Chip | None:
     """The row of a device, by the name that its driver gives it; `None` for an unknown one."""
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
-    for wanted, chip in _ROWS:
+    for wanted, chip in ROWS:
         if wanted <= words and not (words - wanted) & _OTHER_PRODUCTS:
             return None if any(map(_VIRTUAL.fullmatch, words)) else chip
     return None
@@ -85,7 +85,7 @@ def _row(
     return frozenset(words.split()), chip
 
 
-_ROWS = (
+ROWS = (
     _row("a100 40gb", "A100 40GB", _A100, 1555, _PCIE4, _A100_SHEET),
     _row("a100 sxm4 80gb", "A100 80GB SXM", _A100, 2039, _PCIE4, _A100_SHEET),
     _row(
@@ -305,6 +305,4 @@ _ROWS = (
         "AMD Instinct MI300X data sheet",
     ),
 )
-
-CHIPS = tuple(chip for _, chip in _ROWS)
-"""Every chip with a row."""
+"""Every chip, after the words that are all in the driver's name of it."""

@@ -6,6 +6,7 @@ Reads the limits of control groups, version 2 and 1, on Linux; elsewhere asks th
 import math
 import os
 import platform
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -15,11 +16,11 @@ import psutil
 from trainperf.core.formatting.units import runs_of
 
 
-_ROOT = Path("/")
+ROOT = Path("/")
 _GROUPS = "sys/fs/cgroup"
 
 
-def memory_bytes(root: Path = _ROOT) -> int:
+def memory_bytes(root: Path = ROOT) -> int:
     """Main memory: the machine's, or the smallest limit of the groups that this process is in."""
     limits = [
         int(limit)
@@ -35,7 +36,7 @@ def free_bytes() -> int:
     return max(0, min(int(psutil.virtual_memory().available), own))
 
 
-def cpu_count(root: Path = _ROOT) -> int | None:
+def cpu_count(root: Path = ROOT) -> int | None:
     """Processors that this process may use: those it runs on, or fewer by its quota of their time.
 
     `None` where the system does not say.
@@ -58,7 +59,7 @@ def busy_s() -> tuple[float, float]:
     return sum(times) - idle - stolen - twice, stolen
 
 
-def host_cpus(root: Path = _ROOT) -> int | None:
+def host_cpus(root: Path = ROOT) -> int | None:
     """Processors that all processes of this machine share, or of this container by its quota.
 
     Also those that this process may not run on.  `None` where the system does not say.
@@ -67,7 +68,7 @@ def host_cpus(root: Path = _ROOT) -> int | None:
     return every if every is None else min([every, *_quotas(root)])
 
 
-def host_cores(root: Path = _ROOT) -> float | None:
+def host_cores(root: Path = ROOT) -> float | None:
     """Cores of `host_cpus`: as many for each as the machine has.
 
     `None` where the system does not say, and on Apple's chips: torch leaves their slower cores be.
@@ -77,18 +78,20 @@ def host_cores(root: Path = _ROOT) -> float | None:
     return shared * cores / every if cores and every and shared and not slower else None
 
 
-def quota_periods(root: Path = _ROOT) -> tuple[int, int] | None:
+def quota_periods(root: Path = ROOT) -> tuple[int, int] | None:
     """Periods of the quota on this process's time so far, and those in which it was used up.
 
     Of the group that was stopped most often; `None` where no group has a quota.
     """
     if next(_quotas(root), None) is None:
         return None
-    counts = []
-    for text in _each(root, "cpu", "cpu.stat", "cpu.stat"):
-        stat = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-        if "nr_periods" in stat:
-            counts.append((int(stat["nr_periods"]), int(stat["nr_throttled"])))
+    texts = _each(root, "cpu", "cpu.stat", "cpu.stat")
+    stats = (dict(re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)) for text in texts)
+    counts = (
+        (int(stat["nr_periods"]), int(stat["nr_throttled"]))
+        for stat in stats
+        if "nr_periods" in stat
+    )
     return max(counts, key=lambda count: count[1], default=None)
 
 

@@ -8,11 +8,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from trainperf.core.machine.limits import text_of
+from trainperf.core.machine.limits import ROOT, text_of
 
 
 VARIABLES = (
@@ -53,44 +53,42 @@ NEW_FACTS = frozenset(
 ) - {"lightning", "transformers"}
 """Which runs before November 2026 lack: there, what one side does not say is no change."""
 
-_ROOT = Path("/")
 
-
-def variables(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def variables() -> dict[str, str]:
     """Those of the list that are set."""
-    given = os.environ if environment is None else environment
-    return {name: given[name] for name in VARIABLES if name in given}
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 
-def packages(imported: Iterable[str] | None = None) -> dict[str, str]:
-    """Versions of those of the list that this process has imported."""
-    present = sys.modules if imported is None else imported
-    versions = {
-        name: _version(_DISTRIBUTIONS.get(name, name)) for name in PACKAGES if name in present
-    }
-    return {name: version for name, version in versions.items() if version is not None}
+def packages() -> dict[str, str]:
+    """Versions of those of the list that this process has imported; of what has none nothing."""
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
+        if name in sys.modules:
+            with suppress(metadata.PackageNotFoundError):
+                versions[name] = metadata.version(_DISTRIBUTIONS.get(name, name))
+    return versions
 
 
-def cpu_model(root: Path = _ROOT) -> str | None:
+def cpu_model(root: Path = ROOT) -> str | None:
     """Name of the processor as the system gives it; `None` where it does not."""
     match = re.search(r"^model name\s*:\s*(.+)$", text_of(root / "proc/cpuinfo"), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or None
 
 
-def cpu_governor(root: Path = _ROOT) -> str | None:
+def cpu_governor(root: Path = ROOT) -> str | None:
     """How Linux sets the clock of the first CPU, e.g. `performance`; `None` where it does not."""
     path = root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
     return text_of(path).strip() or None
 
 
-def driver(root: Path = _ROOT) -> str | None:
+def driver(root: Path = ROOT) -> str | None:
     """Version of the NVIDIA kernel driver; `None` without one."""
     line = text_of(root / "proc/driver/nvidia/version")
     match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", line)
     return match[1] if match else None
 
 
-def near_cpus(address: str, root: Path = _ROOT) -> str | None:
+def near_cpus(address: str, root: Path = ROOT) -> str | None:
     """CPUs on the NUMA node of a device, as Linux lists them; `None` where it does not.
 
     Args:
@@ -98,10 +96,3 @@ def near_cpus(address: str, root: Path = _ROOT) -> str | None:
         root: Of the file system.
     """
     return text_of(root / f"sys/bus/pci/devices/{address}/local_cpulist").strip() or None
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

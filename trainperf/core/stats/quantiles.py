@@ -119,11 +119,10 @@ class Distribution:
 
     def merge(self, other: "Distribution") -> Self:
         """Counts of both, *other* following this one."""
-        binned = [part for part in (self, other) if part.serial.n] or [other]
-        lowest = min(part.lowest for part in binned)
-        end = max(part.lowest + len(part.counts) for part in binned)
+        lowest = min(self.lowest, other.lowest)
+        end = max(part.lowest + len(part.counts) for part in (self, other))
         counts = np.zeros(end - lowest, dtype=np.int64)
-        for part in binned:
+        for part in (self, other):
             start = part.lowest - lowest
             counts[start : start + len(part.counts)] += part.counts
         return replace(
@@ -148,10 +147,8 @@ class Distribution:
         share = self.percentile / 100
         correlation = self.serial.autocorrelation()
         independent = self.n / self.ranks * (1 - correlation) / (1 + correlation)
-        if independent < _LEAST_FOR_INTERVAL:
-            return None
         reach = Z95 * math.sqrt(share * (1 - share) / independent)
-        if share - reach < 0 or share + reach > 1:
+        if independent < _LEAST_FOR_INTERVAL or share - reach < 0 or share + reach > 1:
             return None
         last = self.n - 1
         return self._order_statistic((share - reach) * last), self._order_statistic(

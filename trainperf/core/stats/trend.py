@@ -46,11 +46,9 @@ class Trend(OfLargestRank):
     The same steps give the same stretches however they are grouped, so merging is associative.
     """
 
-    at: tuple[float, ...]
-    """Step at which each stretch has its least value, ascending."""
-    least: tuple[float, ...]
-    keys: tuple[float, ...]
-    """Keys that caches had got by then."""
+    points: tuple[tuple[float, float, float], ...]
+    """Of each stretch, in their order: the step at which it has its least value, that value, and
+    the keys that caches had got by then."""
     length: int
     """Of a stretch, in steps: a power of two; stretches begin at its multiples."""
     n: int
@@ -58,13 +56,13 @@ class Trend(OfLargestRank):
     @classmethod
     def of(cls, at: Column, values: Column, keys: Column | None = None) -> "Trend":
         """Of *values* known after the steps *at*, and of how many *keys* caches had by then."""
-        return _bounded(at, values, np.zeros(len(at)) if keys is None else keys, 1, len(at))
+        columns = (at, values, np.zeros(len(at)) if keys is None else keys)
+        return _bounded(np.column_stack(columns), 1, len(at))
 
     def merge(self, other: "Trend") -> "Trend":
         """Of the steps of both."""
-        at = np.array(self.at + other.at)
-        least, keys = np.array(self.least + other.least), np.array(self.keys + other.keys)
-        return _bounded(at, least, keys, max(self.length, other.length), self.n + other.n)
+        points, length = np.array(self.points + other.points), max(self.length, other.length)
+        return _bounded(points, length, self.n + other.n)
 
     def value(self) -> float | None:
         """Median slope over the latter half of the steps.
@@ -100,9 +98,9 @@ class Trend(OfLargestRank):
 
         By least squares on steps and keys, and the 95 % interval of what a key takes.
         """
-        every = [np.array(column) for column in (self.at, self.least, self.keys)]
+        every = np.array(self.points).T
         after = every[0] >= every[0][0] + WARMUP * (every[0][-1] - every[0][0])
-        at, least, keys = (column[after] for column in every)
+        at, least, keys = every[:, after]
         if len(at) < 2 * LEAST_STRETCHES or keys[0] == keys[-1]:
             return every[1], 0.0
         steps = at - at.mean()
@@ -121,8 +119,9 @@ class Trend(OfLargestRank):
 
     def _rise(self, least: Column) -> float:
         """Slope between the least values of the two halves."""
-        half = (self.at[0] + self.at[-1]) / 2
-        points = list(zip(least.tolist(), self.at, strict=True))
+        at = [point[0] for point in self.points]
+        half = (at[0] + at[-1]) / 2
+        points = list(zip(least.tolist(), at, strict=True))
         first = min(point for point in points if point[1] < half)
         latter = min(point for point in points if point[1] >= half)
         return float((latter[0] - first[0]) / (latter[1] - first[1]))
@@ -136,7 +135,7 @@ class Trend(OfLargestRank):
 
     def _slopes(self, least: Column, begins: float, ends: float) -> Column | None:
         """Slopes of all pairs in a part of the steps."""
-        at = np.array(self.at)
+        at = np.array(self.points)[:, 0]
         first, last = at[0], at[-1]
         inside = (at >= first + begins * (last - first)) & (at <= first + ends * (last - first))
         return None if inside.sum() < LEAST_STRETCHES else slopes(at[inside], least[inside])
@@ -148,12 +147,11 @@ def slopes(at: Column, values: Column) -> Column:
     return np.asarray((values[later] - values[earlier]) / (at[later] - at[earlier]))
 
 
-def _bounded(at: Column, values: Column, keys: Column, length: int, n: int) -> Trend:
+def _bounded(points: Column, length: int, n: int) -> Trend:
+    at, values, _ = points.T
     while len(np.unique(at // length)) > STRETCHES:
         length *= 2
     stretch = at // length
     order = np.lexsort((at, values, stretch))
     first = np.unique(stretch[order], return_index=True)[1]
-    kept = order[first]
-    columns = [tuple(column[kept].tolist()) for column in (at, values, keys)]
-    return Trend(columns[0], columns[1], columns[2], length, n)
+    return Trend(tuple(map(tuple, points[order[first]].tolist())), length, n)

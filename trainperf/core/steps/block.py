@@ -10,7 +10,7 @@ import numpy.typing as npt
 from trainperf.core.arrays import Column
 from trainperf.core.phases import DISQUALIFYING, TAGS, Phase
 from trainperf.core.stats.quantiles import Distribution
-from trainperf.core.steps.records import CORE_COLUMNS, Row
+from trainperf.core.steps.records import CORE_COLUMNS, FIRST_FACT, FIRST_PHASE, Row
 
 
 BLOCK_STEPS = 4096
@@ -19,9 +19,6 @@ BLOCK_STEPS = 4096
 
 MEAN_OF = "mean_of_steps"
 """Fact that marks the steps of an imported log that show a mean."""
-
-_FIRST_PHASE = CORE_COLUMNS.index("data_wait_ns")
-_FIRST_FACT = len(CORE_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +40,41 @@ class StepBlock:
     Inside a block a missing fact is NaN; `fact` and `having` are how it is kept from a statistic.
     """
 
-    def __init__(self, schema: StepSchema, matrix: Column) -> None:
+    def __init__(self, schema: StepSchema, cells: Column) -> None:
         self.schema = schema
-        self._matrix = matrix
+        self.cells = cells
+        """Core columns and facts as a matrix, one row per step: not to be changed."""
         self._parts: dict[tuple[str, ...], StepBlock] = {}
-        self.index: Column = matrix[:, 0]
+        self.index: Column = cells[:, 0]
         """Step numbers."""
-        self.start_ns: Column = matrix[:, 1]
+        self.start_ns: Column = cells[:, 1]
         """Start of each step, nanoseconds from the start of the fit."""
-        self.micro_batches: Column = matrix[:, 3]
+        self.micro_batches: Column = cells[:, 3]
         """Forward-backward passes per step."""
 
     @classmethod
     def from_rows(cls, schema: StepSchema, rows: Sequence[Row]) -> "StepBlock":
         """Build from rows of core columns and facts; `None` is a missing value."""
-        width = _FIRST_FACT + len(schema.columns)
+        width = FIRST_FACT + len(schema.columns)
         return cls(schema, np.array(rows, dtype=np.float64).reshape(-1, width))
 
     @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
         """The steps of several blocks of one schema as one block."""
-        return cls(blocks[0].schema, np.concatenate([block.cells() for block in blocks]))
+        return cls(blocks[0].schema, np.concatenate([block.cells for block in blocks]))
 
     def __len__(self) -> int:
-        return len(self._matrix)
+        return len(self.cells)
 
     @cached_property
     def tags(self) -> npt.NDArray[np.int64]:
         """Bits of `Tag` per step."""
-        return self._matrix[:, 2].astype(np.int64)
+        return self.cells[:, 2].astype(np.int64)
 
     @cached_property
     def wall_ns(self) -> Column:
         """Host time per step in whole nanoseconds (exact: a sum of integers below 2**53)."""
-        return np.asarray(self._matrix[:, _FIRST_PHASE:_FIRST_FACT].sum(axis=1))
+        return np.asarray(self.cells[:, FIRST_PHASE:FIRST_FACT].sum(axis=1))
 
     @cached_property
     def walls(self) -> Distribution | None:
@@ -89,35 +87,31 @@ class StepBlock:
 
     @cached_property
     def _sums(self) -> list[float]:
-        return list(self._matrix.sum(axis=0).tolist())
+        return list(self.cells.sum(axis=0).tolist())
 
     @cached_property
     def _missing(self) -> list[int]:
-        return list(np.isnan(self._matrix[:, _FIRST_FACT:]).sum(axis=0).tolist())
-
-    def cells(self) -> Column:
-        """Core columns and facts as a matrix, one row per step: not to be changed."""
-        return self._matrix
+        return list(np.isnan(self.cells[:, FIRST_FACT:]).sum(axis=0).tolist())
 
     def host_ns(self, phase: Phase) -> Column:
         """Host time per step in one phase, in whole nanoseconds."""
-        return self._matrix[:, _FIRST_PHASE + phase]
+        return self.cells[:, FIRST_PHASE + phase]
 
     @cached_property
     def total_wall_ns(self) -> float:
         """Sum of `wall_ns`."""
-        return sum(self._sums[_FIRST_PHASE:_FIRST_FACT])
+        return sum(self._sums[FIRST_PHASE:FIRST_FACT])
 
     def total_ns(self, phase: Phase) -> float:
         """Sum of `host_ns` of a phase."""
-        return self._sums[_FIRST_PHASE + phase]
+        return self._sums[FIRST_PHASE + phase]
 
     def fact(self, name: str) -> Column | None:
         """Values of a fact, NaN where missing; `None` when no step in the block has it."""
         place = self._places.get(name)
         if place is None or self._missing[place] == len(self):
             return None
-        return self._matrix[:, _FIRST_FACT + place]
+        return self.cells[:, FIRST_FACT + place]
 
     def values(self, name: str) -> Column:
         """Values of a fact, NaN where missing."""
@@ -126,7 +120,7 @@ class StepBlock:
 
     def total(self, name: str) -> float:
         """Sum of a fact that every step has: ask a block that came from `having`."""
-        return self._sums[_FIRST_FACT + self._places[name]]
+        return self._sums[FIRST_FACT + self._places[name]]
 
     def having(self, *names: str) -> "StepBlock | None":
         """The steps that have every one of these facts; `None` when there is none."""
@@ -138,14 +132,14 @@ class StepBlock:
             return self
         part = self._parts.get(names)
         if part is None:
-            columns = [_FIRST_FACT + place for place in places if place is not None]
-            complete = np.logical_not(np.isnan(self._matrix[:, columns]).any(axis=1))
+            columns = [FIRST_FACT + place for place in places if place is not None]
+            complete = np.logical_not(np.isnan(self.cells[:, columns]).any(axis=1))
             part = self._parts[names] = self.select(complete)
         return part if len(part) else None
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> "StepBlock":
         """The steps for which *chosen* is true, or those at its places, also repeatedly."""
-        return StepBlock(self.schema, self._matrix[chosen])
+        return StepBlock(self.schema, self.cells[chosen])
 
     def steady(self) -> "StepBlock":
         """The steps without a disqualifying tag."""
@@ -159,14 +153,10 @@ class StepBlock:
 
     def excluded(self) -> dict[str, int]:
         """Tag to the steps excluded from steady statistics for it, the first of several."""
-        counts: dict[str, int] = {}
-        remaining = self.tags & DISQUALIFYING
-        for tag in TAGS:
-            tagged = (remaining & tag) != 0
-            if tagged.any():
-                counts[tag.label] = int(tagged.sum())
-                remaining = np.where(tagged, 0, remaining)
-        return counts
+        disqualifying = self.tags & DISQUALIFYING
+        first = disqualifying & -disqualifying  # the lowest bit
+        counts = {tag.label: int((first == tag).sum()) for tag in TAGS}
+        return {label: number for label, number in counts.items() if number}
 
     def single(self) -> "StepBlock":
         """The steps that have a time of their own: in an imported log others show a mean."""
@@ -175,6 +165,6 @@ class StepBlock:
 
     def replaced(self, column: str, values: npt.NDArray[np.generic]) -> "StepBlock":
         """The same steps with other values of a core column, e.g. tags that all ranks have."""
-        matrix = self._matrix.copy()
-        matrix[:, CORE_COLUMNS.index(column)] = values
-        return StepBlock(self.schema, matrix)
+        cells = self.cells.copy()
+        cells[:, CORE_COLUMNS.index(column)] = values
+        return StepBlock(self.schema, cells)

@@ -14,7 +14,7 @@ from trainperf.core.arrays import Column
 from trainperf.core.errors import RunError
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import (
-    CORE_COLUMNS,
+    FIRST_FACT,
     SCHEMA_VERSION,
     EndMark,
     GapRecord,
@@ -30,7 +30,6 @@ _EXACT = 2.0**53
 """Whole numbers up to here survive the way through a float; nothing true is larger."""
 
 _ENCODER = msgspec.json.Encoder()
-_INFO = msgspec.json.Decoder(RunInfo)
 _ENTRY: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ROWS = msgspec.json.Decoder(list[list[float | None]])
 _VERSION = msgspec.json.Decoder(dict[str, object])
@@ -62,7 +61,7 @@ def decode_info(line: bytes) -> RunInfo:
             "install the release that wrote it"
         )
     try:
-        return _INFO.decode(line)
+        return msgspec.json.decode(line, type=RunInfo)
     except msgspec.ValidationError as error:
         raise RunError(f"damaged header: {error}") from None
 
@@ -91,13 +90,13 @@ def matrix_of(lines: Sequence[bytes], width: int) -> Column | None:
 
 def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock, int]:
     """Read step lines; returns the block and how many damaged lines were left out."""
-    width = len(CORE_COLUMNS) + len(schema.columns)
+    width = FIRST_FACT + len(schema.columns)
     matrix = matrix_of(lines, width)
     if matrix is None:
         each = (matrix_of([line], width) for line in lines)
         matrix = np.concatenate([np.empty((0, width)), *(row for row in each if row is not None)])
     read = StepBlock(schema, matrix)
-    core = read.cells()[:, : len(CORE_COLUMNS)]
+    core = read.cells[:, :FIRST_FACT]
     # Without a mask, as large as the core, where all are: NaN is not.
     if len(core) and not (core.min() >= -_EXACT and core.max() <= _EXACT):
         read = read.select(np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1))

@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.errors import RunError
-from trainperf.core.phases import PHASES
 from trainperf.core.steps import packed_early
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps, encode_entry
-from trainperf.core.steps.records import CORE_COLUMNS, RunInfo, Totals
+from trainperf.core.steps.records import FIRST_FACT, FIRST_PHASE, START, RunInfo, Totals
 
 
 PACKED_VERSION = 2
@@ -34,9 +33,6 @@ TOTALS_EVERY = 8 * STRETCH
 """Steps of which one `Totals` is kept, the last."""
 
 _OTHERS = "others"
-
-_START = CORE_COLUMNS.index("start_ns")
-_PHASES = slice(len(CORE_COLUMNS) - len(PHASES), len(CORE_COLUMNS))
 
 
 class PackedPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="packed"):
@@ -114,7 +110,7 @@ def assembled(info: RunInfo, block: StepBlock, others: Sequence[bytes]) -> bytes
     """A packed part of steps and of the lines that are none."""
     arrays = {_OTHERS: np.frombuffer(b"\n".join(others), np.uint8)}
     for begin in range(0, len(block), STRETCH):
-        arrays[str(int(block.index[begin]))] = _planes(block.cells()[begin : begin + STRETCH])
+        arrays[str(int(block.index[begin]))] = _planes(block.cells[begin : begin + STRETCH])
     part = PackedPart(
         schema=PACKED_VERSION,
         first=int(block.index[0]),
@@ -130,7 +126,7 @@ def _planes(cells: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     """The bytes of cells by column and place: shape (columns, 8, steps)."""
     cells = cells.copy()
     # A step usually starts where the one before ended.
-    cells[1:, _START] -= cells[:-1, _START] + cells[:-1, _PHASES].sum(axis=1)
+    cells[1:, START] -= cells[:-1, START] + cells[:-1, FIRST_PHASE:FIRST_FACT].sum(axis=1)
     columns = np.ascontiguousarray(cells.T, "<f8")
     planes: npt.NDArray[np.uint8] = columns.view(np.uint8).reshape(*columns.shape, 8)
     return np.ascontiguousarray(planes.transpose(0, 2, 1))
@@ -139,17 +135,18 @@ def _planes(cells: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
 def _cells(planes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     """What `_planes` was given, a row per step."""
     cells = np.ascontiguousarray(planes.transpose(2, 0, 1)).view("<f8")[:, :, 0]
-    cells[1:, _START] += cells[:-1, _PHASES].sum(axis=1)
-    cells[:, _START] = np.cumsum(cells[:, _START])
+    cells[1:, START] += cells[:-1, FIRST_PHASE:FIRST_FACT].sum(axis=1)
+    cells[:, START] = np.cumsum(cells[:, START])
     return cells.astype(np.float64, copy=False)
 
 
 def _kept(lines: Sequence[bytes]) -> list[bytes]:
     """All lines but most of the cumulative ones."""
-    last: dict[int, int] = {}
-    for place, line in enumerate(lines):
-        if b'"kind":"totals"' in line and isinstance(totals := decode_entry(line), Totals):
-            last[totals.at_step // TOTALS_EVERY] = place
+    last = {
+        totals.at_step // TOTALS_EVERY: place
+        for place, line in enumerate(lines)
+        if b'"kind":"totals"' in line and isinstance(totals := decode_entry(line), Totals)
+    }
     kept = {*last.values()}
     return [
         line for place, line in enumerate(lines) if place in kept or b'"kind":"totals"' not in line

@@ -15,16 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.arrays import Column
-from trainperf.core.phases import PHASES
 from trainperf.core.steps.block import StepBlock, StepSchema
-from trainperf.core.steps.records import CORE_COLUMNS
+from trainperf.core.steps.records import FIRST_FACT, FIRST_PHASE, START
 
 
 VERSION = 1
 
-
-_INDEX, _START = CORE_COLUMNS.index("index"), CORE_COLUMNS.index("start_ns")
-_FIRST_PHASE = len(CORE_COLUMNS) - len(PHASES)
 
 _HEAD = struct.Struct("<BBBq")
 """Of each column: how it is written, whether cells are missing, bytes per cell, the least."""
@@ -58,16 +54,16 @@ def contents(file: IO[bytes], schema: StepSchema) -> Iterator[list[bytes] | Step
     file.seek(0)
     file.readline()
     layout = msgspec.json.decode(file.readline(), type=_Layout)
-    index, width = _index(file, layout), len(CORE_COLUMNS) + len(schema.columns)
+    index, width = _index(file, layout), FIRST_FACT + len(schema.columns)
     if layout.others_bytes:
         yield zlib.decompress(file.read(layout.others_bytes)).split(b"\n")
     for first, _, steps, _, start_ns, _, _, size in index:
         matrix = _unpacked(zlib.decompress(file.read(int(size))), int(steps), width)
         # Steps are numbered from the first, and start from where the one before ended.
-        matrix[:, _INDEX] += first
-        matrix[0, _START] = start_ns
-        matrix[1:, _START] += matrix[:-1, _FIRST_PHASE : len(CORE_COLUMNS)].sum(axis=1)
-        matrix[:, _START] = np.cumsum(matrix[:, _START])
+        matrix[:, 0] += first
+        matrix[0, START] = start_ns
+        matrix[1:, START] += matrix[:-1, FIRST_PHASE:FIRST_FACT].sum(axis=1)
+        matrix[:, START] = np.cumsum(matrix[:, START])
         yield StepBlock(schema, matrix)
 
 

@@ -25,6 +25,10 @@ Scalar = str | int | float | bool | None
 Row = Sequence[int | float | None]
 
 CORE_COLUMNS = ("index", "start_ns", "tags", "micro_batches", *(f"{p.label}_ns" for p in PHASES))
+START = CORE_COLUMNS.index("start_ns")
+FIRST_PHASE = CORE_COLUMNS.index(f"{PHASES[0].label}_ns")
+FIRST_FACT = len(CORE_COLUMNS)
+"""Where the facts of a run begin."""
 
 
 class StepFact(NamedTuple):

@@ -10,14 +10,13 @@ from trainperf.core.choice import texts_of
 from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
-    Unit,
     box,
     keys,
     line,
 )
 from trainperf.core.formatting.html.markup import Markup, paragraph, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
-from trainperf.core.formatting.units import count, duration, share, size
+from trainperf.core.formatting.units import Scale, count, duration, share, size
 from trainperf.reports.layout.document import Chart
 
 
@@ -106,8 +105,8 @@ def _frame(chart: LineChart, height: int) -> Frame:
     first, last = float(works.min()), float(works.max())
     whole = not chart.across
     return Frame(
-        across=Axis(low=first, high=last, unit=Unit.of("", last), whole=whole),
-        up=Axis(low=low, high=high, unit=Unit.of(chart.unit, high)),
+        across=Axis(low=first, high=last, unit=Scale.of(last, ""), whole=whole),
+        up=Axis(low=low, high=high, unit=Scale.of(high, chart.unit)),
         height=height,
     )
 

@@ -11,14 +11,13 @@ from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
     Mark,
-    Unit,
     box,
     keys,
     lanes,
     line,
 )
 from trainperf.core.formatting.html.markup import Markup, paragraph
-from trainperf.core.formatting.units import duration, plural, words
+from trainperf.core.formatting.units import Scale, duration, plural, words
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.reports.charts.columns import Groups, Span
 from trainperf.reports.layout.document import Chart
@@ -69,8 +68,8 @@ def over_time(groups: Groups) -> list[Chart]:
         return []
     first, last = int(groups.begins()[0]), int(groups.begins()[-1]) + groups.width
     frame = Frame(
-        across=Axis(low=float(first), high=float(last), unit=Unit.of("", last), whole=True),
-        up=Axis(low=0.0, high=top_s, unit=Unit.of("s", top_s)),
+        across=Axis(low=float(first), high=float(last), unit=Scale.of(last, ""), whole=True),
+        up=Axis(low=0.0, high=top_s, unit=Scale.of(top_s)),
         height=240,
     )
     spans = {place: groups.span(f"phase:{phase.label}") for place, phase in enumerate(PHASES)}

@@ -193,6 +193,6 @@ def _host_computes(summary: Summary) -> bool:
 def _work_name(summary: Summary) -> str:
     if _host_computes(summary):
         return "compute"
-    host = "" if imported_from(summary.run.config) else summary.run.device_kind.host_time
+    host = "" if imported_from(summary.run.config) else summary.run.backend.host_time
     *first, last = summary.run.loop.work
     return f"{', '.join(first)} and {last}{host}" if first else f"{last}{host}"

@@ -20,7 +20,6 @@ from trainperf.core.formatting.units import (
     fine_share,
     plural,
     rate,
-    scale_factor,
     share,
     size,
     words,
@@ -114,7 +113,7 @@ def facts(summary: Summary) -> list[str]:
     """Throughput and the other single numbers that were measured, e.g. `p95 55.3 ms`."""
     latency = summary.value(readings.LATENCY_S) is not None
     scale = summary.value(readings.LOSS_SCALE)
-    at_scale = "" if scale is None else f" (scale {scale_factor(scale)})"
+    at_scale = "" if scale is None else f" (scale {count(scale)})"
     # An inference loop has the percentiles of its latency; in a window the first step is another.
     single: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
         (readings.PADDING_FRACTION, "padding", fine_share, True),
@@ -288,7 +287,7 @@ def remarks(summary: Summary) -> list[str]:
 
 
 def _absent(summary: Summary, phase: str, fraction: float) -> str:
-    nothing = summary.run.device_kind.no_copies
+    nothing = summary.run.backend.no_copies
     if phase == Phase.H2D.label and nothing and fraction < _NOTHING:
         return nothing
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
@@ -313,7 +312,7 @@ def _note(summary: Summary, phase: str) -> str:
     if phase == Phase.H2D.label:
         copied, speed = summary.value(readings.H2D_BYTES), link_words(summary)
         measured = f"{size(copied)} at {speed}" if copied and speed else ""
-        return summary.run.device_kind.copies or measured
+        return summary.run.backend.copies or measured
     named = summary.named_phases.get(phase)
     return f"{named.cpus:.1f} CPUs" if named and named.cpus is not None else ""
 
@@ -321,7 +320,7 @@ def _note(summary: Summary, phase: str) -> str:
 def _loader(summary: Summary) -> str:
     stalled = summary.value(readings.DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
-    idle, several = summary.run.device_kind.idle, len(summary.run.ranks) > 1
+    idle, several = summary.run.backend.idle, len(summary.run.ranks) > 1
     # Accelerate's rank 0 then loads the batches of all ranks and sends them.
     dispatched = several and summary.run.config.get("loader") == "DataLoaderDispatcher"
     parts = (

@@ -11,11 +11,11 @@ from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.choice import texts_of
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import (
+    Scale,
     count,
     duration,
     fine_share,
     plural,
-    prefixed,
     share,
     size,
     times,
@@ -97,11 +97,10 @@ def light_line(summary: Summary) -> str:
 
 
 def _speed(summary: Summary, light: SpeedOfLight) -> Table:
-    hfu, unknown = summary.value(HFU), ", ".join(light.unknown_precisions)
-    unit, name = prefixed(light.model_flops, "FLOP")
+    flops, hfu, unknown = light.model_flops, summary.value(HFU), ", ".join(light.unknown_precisions)
     notes = (
         f"peaks of {light.chip} ({light.source})",
-        f"{count(light.model_flops / unit)} {name}/step",
+        f"{Scale.of(flops, 'FLOP').say(flops)}/step",
         "" if hfu is None or hfu == summary.value(MFU) else f"HFU {share(hfu)}",
         f"unknown peak for {unknown}: its arithmetic is in no floor" if unknown else "",
     )

@@ -7,42 +7,15 @@ on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixel
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from trainperf.core.formatting.html.markup import Markup, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
-from trainperf.core.formatting.units import Scale, prefixed
+from trainperf.core.formatting.units import Scale
 
 
 _LEAST_POWERS = 3
 """Ticks that are enough on a logarithmic axis."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """What a value is multiplied by before it is written, and what is written behind it."""
-
-    per_one: float = 1.0
-    name: str = ""
-
-    @classmethod
-    def of(cls, kind: str, largest: float) -> "Unit":
-        """The unit for values up to the largest.
-
-        Args:
-            kind: `s` for durations, `B` for bytes, `1` for shares of one; others are plain numbers.
-            largest: In that unit.
-        """
-        if kind == "1":
-            return cls(per_one=100.0, name=" %")
-        if kind == "s":
-            scale = Scale.of(largest)
-            return cls(per_one=scale.per_second, name=f" {scale.unit}")
-        size, name = prefixed(largest, kind if kind == "B" else "")
-        return cls(per_one=1 / size, name=f" {name}".rstrip())
-
-    def say(self, value: float) -> str:
-        """A round value."""
-        return f"{value * self.per_one:,.6g}{self.name}" if value else "0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +24,7 @@ class Axis:
 
     low: float
     high: float
-    unit: Unit = field(default_factory=Unit)
+    unit: Scale = field(default_factory=Scale)
     logarithmic: bool = False
     whole: bool = False
     """Whether only whole numbers are written: there is no half a step."""
@@ -125,10 +98,10 @@ class Frame:
             marks: What is drawn, the lowest first.
             across: Name of the horizontal axis; empty where the ticks say it.
         """
-        ups = [(self.y(value), self.up.unit.say(value)) for value in self.up.ticks()]
+        ups = [(self.y(value), self.up.unit.tick(value)) for value in self.up.ticks()]
         grid = [Markup(f'<path class="grid-line" d="M0 {y:.1f}H{WIDE}"/>') for y, _ in ups]
         base = Markup(f'<path class="base" d="M0 {self.height}H{WIDE}"/>')
-        ticks = [(self.across.at(v), self.across.unit.say(v)) for v in self.across.ticks()]
+        ticks = [(self.across.at(v), self.across.unit.tick(v)) for v in self.across.ticks()]
         rows = [
             _column(ups),
             _stretched(self.height, [*grid, *marks, base], label),
@@ -165,11 +138,16 @@ def bar(
     whole = max(whole, sum(amount for amount, _, _ in parts))
     if whole <= 0:
         return Markup("")
-    marks, start = [], 0.0
-    for amount, colour, hint in parts:
-        wide = amount / whole * WIDE
-        marks.append(box((start, 0.0), (wide, height), f"f{colour % COLOURS}", hint))
-        start += wide
+    begins = accumulate((amount for amount, _, _ in parts), initial=0.0)
+    marks = [
+        box(
+            (begin / whole * WIDE, 0.0),
+            (amount / whole * WIDE, height),
+            f"f{colour % COLOURS}",
+            hint,
+        )
+        for begin, (amount, colour, hint) in zip(begins, parts, strict=False)
+    ]
     return tag("div", _stretched(height, marks, label), kind="plot bare")
 
 
