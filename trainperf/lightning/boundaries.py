@@ -12,9 +12,8 @@ from functools import partial
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.lightning.actions import MOVES, Action, Role, role_of
 from trainperf.loop.fit import Fit
-from trainperf.recording.guard import NoBracket
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.timeline import DirectBracket, HookBracket
+from trainperf.recording.timeline import NO_BRACKET, DirectBracket, HookBracket
 
 
 Act = Callable[..., object]
@@ -43,7 +42,7 @@ _FROM: Mapping[Role, frozenset[Phase | Gap]] = {
 
 # What runs every step uses plain names: looking up an enumeration's member takes ten times longer.
 _FORWARD, _BACKWARD = MOVES["forward"].slot, MOVES["backward_begins"].slot
-_BEFORE, _AFTER = NoBracket.__enter__, NoBracket.__exit__
+_BEFORE, _AFTER = NO_BRACKET.__enter__, NO_BRACKET.__exit__
 
 
 class Boundaries:

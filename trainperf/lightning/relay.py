@@ -13,8 +13,7 @@ from typing import Any, cast
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
 
-from trainperf.recording.guard import NoBracket
-from trainperf.recording.timeline import DirectBracket
+from trainperf.recording.timeline import NO_BRACKET, DirectBracket
 
 
 Bracket = AbstractContextManager[object]
@@ -82,7 +81,7 @@ class ProfilerRelay:
 
     def _own(self, name: str) -> Bracket:
         """What we do ourselves."""
-        return self._make(name) or cast("Bracket", NoBracket())
+        return self._make(name) or NO_BRACKET
 
 
 def install(trainer: "pl.Trainer", bracket: Callable[[str], Bracket | None]) -> ProfilerRelay:

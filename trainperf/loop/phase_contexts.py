@@ -10,12 +10,12 @@ from trainperf.core.machine.clocks import process_ns
 from trainperf.core.phases import FIRST_GAP, LABELS, Gap, Phase
 from trainperf.core.steps.own_sums import PROCESSOR
 from trainperf.loop.moves import Move
-from trainperf.recording.guard import Guard, NoBracket
+from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.step_cost import StepCost
-from trainperf.recording.timeline import DirectBracket
+from trainperf.recording.timeline import NO_BRACKET, DirectBracket
 
 
 _PHASES = {
@@ -87,9 +87,9 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         """The innermost phase ends."""
         self.rest: Callable[[int], object] = recorder.rest
         """A phase takes the place of all that are open."""
-        self.mark: Callable[[Mark], object] = NoBracket.__exit__
+        self.mark: Callable[[Mark], object] = NO_BRACKET.__exit__
         """Puts a mark into the queue of the device, where there is one."""
-        self._tail_ends: Callable[[], object] = NoBracket.__enter__
+        self._tail_ends: Callable[[], object] = NO_BRACKET.__enter__
         if chosen.marks is not None:
             self.mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
             self.fetch_begins = self._fetch_begins

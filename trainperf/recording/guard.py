@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from typing_extensions import ParamSpec
 
-from trainperf.recording.timeline import DirectBracket
+from trainperf.recording.timeline import NO_BRACKET, DirectBracket
 
 
 P = ParamSpec("P")
@@ -95,8 +95,8 @@ class Guard:
         Both are called whatever has failed: what was entered is left.
         """
         return DirectBracket(
-            self._even_if_faulty(part, enter) if enter else NoBracket.__enter__,
-            self._even_if_faulty(part, leave) if leave else NoBracket.__exit__,
+            self._even_if_faulty(part, enter) if enter else NO_BRACKET.__enter__,
+            self._even_if_faulty(part, leave) if leave else NO_BRACKET.__exit__,
         )
 
     def _even_if_faulty(self, part: str, function: Callable[[], object]) -> Callable[..., None]:
@@ -124,15 +124,3 @@ class Guard:
         )
         for act in self._on_fault.get(part, ()):
             self.last(f"what follows from the fault of {part}", act)
-
-
-class NoBracket:
-    """A context manager that does nothing, and runs no Python code to do it.
-
-    Built-ins that take whatever they are given and return something false: a step of a `Trainer`
-    enters some thirty of these.
-    """
-
-    __slots__ = ()
-    __enter__ = staticmethod(bool)
-    __exit__ = staticmethod("".format)

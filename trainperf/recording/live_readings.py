@@ -4,7 +4,7 @@ What a user's own meters and probes give is made plain numbers here, before anyt
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from trainperf.core.steps.block import StepBlock
@@ -17,53 +17,62 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft
 
 
-class OwnMeters:
-    """A user's own meters, each behind the guard by itself: a fault switches off that one only.
+READINGS = "readings"
+"""The part of a fit that its own meters are, of which a fault switches off all."""
 
-    They are also folded over the whole fit, which nobody can do later (`trainperf.meters.own`).
+
+class LiveMeters:
+    """The meters of a fit; a fault of one of the user's switches off that one only.
+
+    The user's are also folded over the whole fit, which nobody can do later
+    (`trainperf.meters.own`).
+
+    Args:
+        meters: Ours.
+        own: The user's.
     """
 
-    def __init__(self, meters: Sequence[Meter], guard: Guard) -> None:
+    def __init__(self, meters: Sequence[Meter], own: Sequence[Meter], guard: Guard) -> None:
         self._guard = guard
-        self._folds = [(f"meter {m.name}", m, Fold([m]), Fold([m])) for m in meters]
+        self._own = {f"meter {meter.name}": Fold([meter]) for meter in own}
+        windows = {part: Fold(fold.meters) for part, fold in self._own.items()}
+        self._windows = {READINGS: Fold(meters), **windows}
+
+    @property
+    def steps(self) -> int:
+        """Since readings were last taken."""
+        return self._windows[READINGS].steps
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block."""
-        for part, _, window, fold in self._folds:
-            self._guard.run(part, partial(window.observe, block))
+        for part, fold in (*self._windows.items(), *self._own.items()):
             self._guard.run(part, partial(fold.observe, block))
 
-    def window(self, info: RunInfo) -> dict[str, Reading]:
-        """Readings of the steps since the last call."""
-        taken = {
-            meter.name: self._guard.run(part, partial(_taken, window, info))
-            for part, meter, window, _ in self._folds
-        }
-        return {name: reading for name, reading in taken.items() if reading is not None}
+    def take(self, info: RunInfo) -> dict[str, Reading]:
+        """Readings of the steps since the last call.
 
-    def fit(self, info: RunInfo) -> Mapping[str, OwnReading]:
-        """Readings of all steps so far, as they are written."""
+        Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the
+        steps since, so that a curve shows what changed.
+        """
+        shown: dict[str, Reading] = {}
+        for part, window in self._windows.items():
+            shown |= self._guard.run(part, partial(_taken, window, info)) or {}
+        return shown
+
+    def fit(self, info: RunInfo) -> dict[str, OwnReading]:
+        """Readings of the user's of all steps so far, as they are written."""
         return {
             meter.name: self._guard.run(part, partial(kept, meter, fold, info))
             or without_value(meter, switched_off(part, self._guard.faults[part]))
-            for part, meter, _, fold in self._folds
+            for part, fold in self._own.items()
+            for meter in fold.meters
         }
 
 
-def taken(window: Fold, info: RunInfo) -> dict[str, Reading]:
-    """Readings of a window; the next one begins.
-
-    Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the steps
-    since the last take, so that a curve shows what changed.
-    """
+def _taken(window: Fold, info: RunInfo) -> dict[str, Reading]:
     now = readings([window], info)
     window.reset()
-    return now
-
-
-def _taken(window: Fold, info: RunInfo) -> Reading:
-    (reading,) = taken(window, info).values()
-    return plain(reading)
+    return {name: plain(reading) for name, reading in now.items()}
 
 
 class OwnFacts:

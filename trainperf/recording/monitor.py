@@ -17,15 +17,15 @@ import msgspec
 
 from trainperf.core.loop_kind import INFERENCE
 from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
-from trainperf.core.phases import DISQUALIFYING, Gap, Tag
+from trainperf.core.phases import DISQUALIFYING, Tag
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, FINISHED, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.meters import METERS, Meter
-from trainperf.meters.fold import Fold, Reading
+from trainperf.meters.fold import Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard, R
-from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off, taken
+from trainperf.recording.live_readings import READINGS, LiveMeters, OwnFacts, switched_off
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, scalars, texts
 from trainperf.recording.process_objects import at_fork
 from trainperf.recording.recorder import Draft, Recorder
@@ -46,7 +46,6 @@ LITTLE_PATIENCE_NS = 2_000_000_000
 
 _POLL_S = 0.001
 _DEVICE = "device clock"
-_READINGS = "readings"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,6 +77,8 @@ class _Group:
     """Of the device clock, behind all marks."""
     copies: list[TimingEvent]
     """Of the probes, behind the values that they have read back."""
+    going_on: Sequence[Draft]
+    """Steps that get the facts known by then, and are not written."""
 
 
 class Monitor:
@@ -137,8 +138,7 @@ class Monitor:
         guard, self._parts = self.guard, parts
         self._device = parts.device
         self._schema = StepSchema(parts.info.columns, parts.info.device)
-        self._window = Fold(parts.meters)
-        self._own = OwnMeters(parts.own_meters, guard)
+        self._meters = LiveMeters(parts.meters, parts.own_meters, guard)
         self._own_facts = OwnFacts(probes, parts.info.columns, guard)
         self._has_readers = bool(parts.own_meters) or any(
             type(sink).readings is not Sink.readings for sink in parts.sinks
@@ -198,7 +198,7 @@ class Monitor:
         begun = self._clock()
         self._seal_group()
         self._write_passed()
-        self.guard.run(_READINGS, self._show)
+        self.guard.run(READINGS, self._show)
         if self._totals_due.due(begun):
             self._tell("entries", [self.totals()])
         self._tell("flush")
@@ -216,7 +216,6 @@ class Monitor:
             for _, sample in self._samples:
                 sample(draft)
         self._seal_group()
-        self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()
         patience_ns = PATIENCE_NS if reason == FINISHED else LITTLE_PATIENCE_NS
         self.guard.run("last steps", partial(self._last, patience_ns))
@@ -261,47 +260,50 @@ class Monitor:
             notes={**base.notes, **self._of_probes("notes", texts)},
             config={**base.config, **self._of_probes("config", scalars)},
             reasons={**base.reasons, **self._reasons()},
-            readings=dict(self._own.fit(self._info_now())),
+            readings=self._meters.fit(self._info_now()),
             faults=dict(self.guard.faults),
         )
 
-    def _seal_group(self) -> None:
+    def _seal_group(self, going_on: Sequence[Draft] = ()) -> None:
         run, device = self.guard.run, self._device
-        copies = [run(probe.name, partial(sealed, probe)) or () for probe in self._parts.probes]
+        copies = [
+            event
+            for probe in self._parts.probes
+            for event in run(probe.name, partial(sealed, probe)) or ()
+        ]
         gone = self.part in self.guard.faults  # what comes after it is a part of a run only
         drafts, gaps = ([], []) if gone else self.recorder.take()
         fences = (device and run(_DEVICE, device.fences)) or []
-        self._groups.append(_Group(drafts, gaps, fences, [e for each in copies for e in each]))
+        self._groups.append(_Group(drafts, gaps, fences, copies, going_on))
 
     def _last(self, patience_ns: int) -> None:
         if not self.drain(patience_ns=patience_ns):
-            stuck = DeviceStuckError(
+            stuck = RuntimeError(
                 f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and "
                 "was not waited for any longer: what the last steps took there is not known"
             )
             self.guard.fault(_DEVICE, stuck)
             self._write_passed()  # the rest, without what it has not told
-        self.guard.run(_READINGS, self._show)
+        self.guard.run(READINGS, self._show)
 
-    def drain(self, complete: Sequence[Draft] = (), patience_ns: int = PATIENCE_NS) -> bool:
+    def drain(self, going_on: Sequence[Draft] = (), patience_ns: int = PATIENCE_NS) -> bool:
         """Seal what there is, wait for the device, and write; whether it came to the end in time.
 
-        *complete* are steps that go on: they get the facts known by now, and are not written.
-        Where the device is stuck, what it has not passed is not written yet.
+        Steps that are *going_on* get the facts known by now, and are not written.  Where the device
+        is stuck, what it has not passed is not written yet.
         """
-        self._seal_group()
+        self._seal_group(going_on)
         groups = self._groups
         # Asked: what hangs there, such as a collective whose other rank is gone, would hang here.
         reached = comes_true(
             lambda: all(map(self._passed, groups)), patience_ns, _POLL_S, self._clock
         )
-        self._write_passed(complete)
+        self._write_passed()
         return reached
 
-    def _write_passed(self, complete: Sequence[Draft] = ()) -> None:
+    def _write_passed(self) -> None:
         while self._groups and self._passed(self._groups[0]):
-            group = self._groups.popleft()
-            self._write(group, complete if not self._groups else ())
+            self._write(self._groups.popleft())
 
     def _passed(self, group: _Group) -> bool:
         """Whether the device has; after an error of it nothing there is waited for."""
@@ -322,8 +324,8 @@ class Monitor:
             if probe.reads_device:
                 self.guard.faults.setdefault(probe.name, self.guard.faults[_DEVICE])
 
-    def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
-        self._resolve([*group.drafts, *complete])
+    def _write(self, group: _Group) -> None:
+        self._resolve([*group.drafts, *group.going_on])
         self._own_facts.settle(group.drafts)
         if group.fences and self._device is not None:
             self.guard.run(_DEVICE, partial(self._device.release, group.fences))
@@ -353,15 +355,14 @@ class Monitor:
         return (*core, *draft.host_ns, *facts.values())
 
     def _show(self) -> None:
-        steps, begun = self._window.steps + len(self._unfolded), self._clock()
+        steps, begun = self._meters.steps + len(self._unfolded), self._clock()
         waiting = steps < self._parts.log_every or begun < self._show_limit.next_ns
         if not steps or (waiting and not self.finished):
             return
         self._fold()
-        if _READINGS in self.guard.faults:
+        readings = self._meters.take(self._info_now())
+        if READINGS in self.guard.faults:
             return
-        info = self._info_now()
-        readings = taken(self._window, info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
         answer = self._parts.first_answer
         if (
@@ -378,9 +379,7 @@ class Monitor:
         rows, self._unfolded = self._unfolded, []
         if not rows:
             return
-        block = StepBlock.from_rows(self._schema, rows)
-        self.guard.run(_READINGS, lambda: self._window.observe(block))
-        self._own.observe(block)
+        self._meters.observe(StepBlock.from_rows(self._schema, rows))
 
     def _info_now(self) -> RunInfo:
         info = self._parts.info
@@ -413,10 +412,6 @@ at_fork(after_in_child=Monitor.forked)
 def sealed(probe: Probe) -> tuple[TimingEvent, ...]:
     """End the group for a probe; a user's own may return nothing, or anything."""
     return tuple(probe.seal() or ())
-
-
-class DeviceStuckError(RuntimeError):
-    """The device did not come to the end of the fit."""
 
 
 def counted(progress: dict[str, int], steps: Sequence[Draft]) -> dict[str, int]:

@@ -29,11 +29,12 @@ def data_parallel(module: object) -> list[DistributedDataParallel]:
 
 def not_covered(module: object, strategy: str) -> str:
     """Why there is no all-reduce tail on several ranks; *strategy* is the framework's own name."""
-    kind = sharding(module)
-    if kind is None and not strategy:
-        name = type(module).__name__
-        return f"not covered: {name} is not DistributedDataParallel, and has none inside"
-    names = f"{strategy}, {kind}" if strategy and kind else strategy or kind
+    names = ", ".join(filter(None, (strategy, sharding(module))))
+    if not names:
+        return (
+            f"not covered: {type(module).__name__} is not DistributedDataParallel, and has none "
+            "inside"
+        )
     return (
         f"not covered: {names}; only DistributedDataParallel has a point at which the last "
         "gradient is ready. A capture (profiler) shows its exposed communication"

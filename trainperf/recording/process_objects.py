@@ -104,9 +104,6 @@ class UntracedHook:
         if not is_compiling():
             self.act(*given)
 
-    def __deepcopy__(self, memo: object) -> "UntracedHook":
-        return UntracedHook(nothing)
-
     def __reduce__(self) -> tuple[type["UntracedHook"], tuple[Callable[..., None]]]:
         return UntracedHook, (nothing,)
 

@@ -15,12 +15,9 @@ def ray_storage() -> str | None:
 
     `None` where it is no worker of one, or the storage is a file system of the user's own.
     """
-    train = sys.modules.get("ray.train")
-    if train is None:
-        return None
     try:
-        storage = train.get_context().get_storage()
-    except (RuntimeError, DeprecationWarning):  # a driver, or Ray Tune's function
+        storage = sys.modules["ray.train"].get_context().get_storage()
+    except (KeyError, RuntimeError, DeprecationWarning):  # no Ray, a driver, or Ray Tune's function
         return None
     # Ray Train's first version has none outside of its workers.
     system = getattr(storage, "storage_filesystem", None)

@@ -39,6 +39,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -149,10 +150,9 @@ def _tracer() -> str | None:
 
 
 def _tf32(read: Callable[[], bool]) -> bool | None:
-    try:
+    with suppress(RuntimeError):  # the user has set it by the other of torch's two interfaces
         return bool(read())
-    except RuntimeError:  # the user has set it by the other of torch's two interfaces
-        return None
+    return None
 
 
 def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:

@@ -38,11 +38,25 @@ def shared_run_directory(
         return written(base, run_directory.choose)
     try:
         return _shared(base, rank, patience_ns)
-    except RuntimeError as error:  # the store is gone, e.g. with rank 0's process
-        return _alone(base, rank, f"the process group's store failed ({error})")
+    except RuntimeError as error:  # also of a store that is gone, e.g. with rank 0's process
+        run = written(base, run_directory.create)
+        if base is not None:
+            log.warning(
+                "trainperf: there is no run of rank 0 to share (%s), so rank %s writes one of its "
+                "own (%s): attach trainperf on every rank, as often on each",
+                error,
+                rank,
+                run,
+            )
+        return run
 
 
 def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None:
+    """Rank 0's run of the same number.
+
+    Raises:
+        RuntimeError: There is none that this rank can write into.
+    """
     store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 there is no public way
     number = store.add(f"trainperf/runs/{rank}", 1)
     key = f"trainperf/run/{number}"
@@ -54,27 +68,14 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
             store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
     if not comes_true(lambda: store.check([key]), patience_ns):
-        return _alone(base, rank, f"rank 0 has begun no run in {patience_ns // 10**9} seconds")
+        raise RuntimeError(f"rank 0 has begun no run in {patience_ns // 10**9} seconds")
     path = store.get(key).decode()
     if path == NONE:
         return None
     run = path_of(path)
     first = run_directory.record_file(spool.local(run), 0, run_directory.attempt())
     if run_directory.has_ended(first):
-        return _alone(base, rank, f"rank 0's run number {number} has ended already")
-    return run
-
-
-def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
-    run = written(base, run_directory.create)
-    if base is not None:
-        log.warning(
-            "trainperf: %s, so rank %s writes a run of its own (%s): attach trainperf on every "
-            "rank, as often on each",
-            why,
-            rank,
-            run,
-        )
+        raise RuntimeError(f"rank 0's run number {number} has ended already")
     return run
 
 

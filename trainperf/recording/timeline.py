@@ -222,6 +222,13 @@ class DirectBracket:
         self.__exit__ = cast("Callable[..., None]", leave)
 
 
+NO_BRACKET = DirectBracket(bool, "".format)
+"""Does nothing, and runs no Python code for it: a step of a `Trainer` enters some thirty of these.
+
+Both are built-ins that take whatever they are given and return something false.
+"""
+
+
 class HookBracket:
     """Around a phase that is a user's hook, of which one wants to know how long it takes."""
 

@@ -16,10 +16,6 @@ from trainperf.recording.child_process import start_child
 from trainperf.recording.guard import log
 
 
-UPLOADER = "trainperf.core.spool"
-"""The module that the child runs."""
-
-
 class Upload:
     """The upload of what one rank writes into its spool.
 
@@ -44,7 +40,7 @@ class Upload:
         """
         spool.write_state(self._run, self._rank, UploadState(process=this_process()))
         self._child = start_child(
-            UPLOADER,
+            "trainperf.core.spool",
             *(str(self._run.resolve()), str(self.url), str(self._rank), str(self._every_s)),
             stdin=subprocess.PIPE,
         )
@@ -54,8 +50,7 @@ class Upload:
         if self._child is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 self._child.communicate(b"end\n", timeout=LAST_S + 5)
-            if self._child.poll() is None:
-                self._child.kill()
+            self._child.kill()  # unless it has ended
             if self._child.wait() == 0:
                 return
         if spool.not_uploaded(self._run) is None:

@@ -17,9 +17,6 @@ from trainperf.recording.rotating_file import RotatingFile
 from trainperf.recording.sinks.base import Sink
 
 
-PACKER = "trainperf.core.steps.packing"
-"""The module that the child runs."""
-
 _LAST_S = 10.0
 """How long the end of a fit waits for the child; what is not packed by then stays as it is."""
 
@@ -37,7 +34,6 @@ class JsonlSink(Sink):
     def __init__(self, path: Path, most: int = run_directory.PART_BYTES) -> None:
         self.path = path
         self._most = most
-        self._file: RotatingFile
         self._packer: subprocess.Popen[bytes] | None = None
 
     def begin(self, info: RunInfo) -> None:
@@ -64,4 +60,4 @@ class JsonlSink(Sink):
     def _pack(self, _left: Path) -> None:
         if self._packer is None or self._packer.poll() is not None:
             with suppress(OSError):  # it stays as it is, until the next time
-                self._packer = start_child(PACKER, str(self.path.resolve()))
+                self._packer = start_child("trainperf.core.steps.packing", str(self.path.resolve()))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from trainperf.recording.guard import Guard, log
 from trainperf.recording.schedule import comes_true
@@ -27,11 +27,15 @@ PATIENCE_NS = 10_000_000_000
 ANSWER, REPORT = "trainperf/answer", "trainperf/report"
 
 
-class Wandb:
-    """The run of Weights & Biases: values join the row that the script logs next."""
+class _OpenRun:
+    """A tracker's module, and the run that is open there."""
 
-    def __init__(self, module: ModuleType) -> None:
-        self._module, self._run = module, module.run
+    def __init__(self, module: Any, run: Any) -> None:  # noqa: ANN401 each tracker's own
+        self._module, self._run = module, run
+
+
+class Wandb(_OpenRun):
+    """The run of Weights & Biases: values join the row that the script logs next."""
 
     def log(self, values: Mapping[str, float], _: int) -> None:
         """Add them to the row under way, without a step of their own."""
@@ -43,42 +47,36 @@ class Wandb:
         self._run.log({REPORT: self._module.Html(str(page), inject=False)}, commit=False)
 
 
-class MLflow:
+class MLflow(_OpenRun):
     """The active run of MLflow; a thread of ours has none, so it is named in each call."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._client, self._log = module.MlflowClient(), module.log_metrics
-        self._run = module.active_run().info.run_id
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """One request for all of them."""
-        self._log(dict(values), step=step, run_id=self._run)
+        self._module.log_metrics(dict(values), step=step, run_id=self._run.info.run_id)
 
     def publish(self, answer: str, page: Path) -> None:
         """The answer is a tag, the page an artifact."""
-        self._client.set_tag(self._run, ANSWER, answer)
-        self._client.log_artifact(self._run, str(page), "trainperf")
+        client, run = self._module.MlflowClient(), self._run.info.run_id
+        client.set_tag(run, ANSWER, answer)
+        client.log_artifact(run, str(page), "trainperf")
 
 
-class Comet:
+class Comet(_OpenRun):
     """The running experiment of Comet."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._experiment = module.get_running_experiment()
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """One call for all of them."""
-        self._experiment.log_metrics(dict(values), step=step)
+        self._run.log_metrics(dict(values), step=step)
 
     def publish(self, answer: str, page: Path) -> None:
         """The answer is another value, the page an asset."""
-        self._experiment.log_other(ANSWER, answer)
-        self._experiment.log_asset(str(page), file_name=f"{REPORT}.html")
+        self._run.log_other(ANSWER, answer)
+        self._run.log_asset(str(page), file_name=f"{REPORT}.html")
 
 
 Tracker = Wandb | MLflow | Comet
 
-_TRACKERS: Mapping[str, tuple[Callable[[ModuleType], Tracker], Callable[[ModuleType], object]]] = {
+_TRACKERS: Mapping[str, tuple[type[Tracker], Callable[[Any], object]]] = {
     "wandb": (Wandb, lambda wandb: wandb.run),
     "mlflow": (MLflow, lambda mlflow: mlflow.active_run()),
     "comet_ml": (Comet, lambda comet: comet.get_running_experiment()),
@@ -146,6 +144,7 @@ class OpenTrackers:
 
 def _opened(name: str) -> Tracker | None:
     """What hands over to the run that this tracker has open; `None` without one."""
-    tracker, run = _TRACKERS[name]
+    tracker, open_run = _TRACKERS[name]
     module = sys.modules[name]
-    return tracker(module) if run(module) else None
+    run = open_run(module)
+    return tracker(module, run) if run else None
