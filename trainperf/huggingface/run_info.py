@@ -47,7 +47,7 @@ def objects(trainer: "transformers.Trainer", mask: MaskFunction | None) -> FitOb
         scaler=getattr(optimizer, "scaler", None),
         world_size=int(args.world_size),
         precision=f"precision {precision(args)}",
-        loss_divided=True,
+        loss_scale=None,
         mask=mask,
     )
 

@@ -116,7 +116,7 @@ def test_a_group_that_is_gone_amid_a_counted_step_does_not_reach_the_loop(
             raise RuntimeError("the process group was destroyed")
         return 0
 
-    monkeypatch.setattr(collectives, "_issued", gone)
+    monkeypatch.setattr(collectives, "issued_in", gone)
     probe = CollectivesProbe("cpu")
     fit = HostFit(probe).steps(FIRST + 2)
 

@@ -92,13 +92,12 @@ class AuditProbe(Probe):
         if self._unreleased:
             self._release()
         draft = self.recorder.draft
-        if self.over or draft is None or draft.index < self._plan.at or self._running:
-            return not self.over
-        self._heard = draft.index
-        # Another step may have been begun, and its epoch ended amid it.
-        if self._step == draft.index or self._guard.run(self.name, lambda: self._choose(draft)):
-            draft.tags |= Tag.AUDITED
-            self._resume()
+        if draft is not None and draft.index >= self._plan.at and not (self.over or self._running):
+            self._heard = draft.index
+            # Another step may have been begun, and its epoch ended amid it.
+            if self._step == draft.index or self._guard.run(self.name, lambda: self._choose(draft)):
+                draft.tags |= Tag.AUDITED
+                self._resume()
         return not self.over
 
     def pause(self) -> None:
@@ -156,7 +155,14 @@ class AuditProbe(Probe):
         self.over = True
         if self._profiler is not None:
             self._guard.last(self._profiler.name, self._profiler.detach)
-            self._read(self._profiler)
+            # Had it been read while the fit went on, that would have slowed its steps.
+            analyst = TraceWorker(patience_ns=_PATIENCE_NS)
+            for trace in self._profiler.traces:
+                analyst.send(trace)
+                self.noted[self.name] = self.noted[self.name].replace(
+                    "was to be captured", "was captured"
+                )
+            self.noted.update(analyst.finish())
 
     def notes(self) -> dict[str, str]:
         """Which step was audited or captured and what that took, or why none was."""
@@ -196,8 +202,8 @@ class AuditProbe(Probe):
         self.over = True
         begun = monotonic_ns()
         audit = self._audit.result(step=draft.index, micro_batches=draft.micro_batches)
-        if self._place.first is not None:
-            write_document(audit, self._place.first)
+        if self._place.run is not None and self._place.rank == 0:
+            write_document(audit, self._place.run)
         if self._ledger is not None:
             audited = self._guard.wrap(self._ledger.name, self._ledger.audited)
             audited(self._audit.storages, draft.index, draft.micro_batches)
@@ -226,33 +232,20 @@ class AuditProbe(Probe):
                 f"no step was audited: {why}; step {step + 2} was to be captured instead"
             )
             self._captures_until = step + 3
-            self._capture(step)
-        return self.over
-
-    def _capture(self, step: int) -> None:
-        profile = ScheduledProfile(
-            skip_first=step + 1,
-            wait=0,
-            warmup=1,
-            active=1,
-            record_shapes=True,
-            max_trace_bytes=_MOST_BYTES,
-            on_demand=False,
-            analyse=False,
-        )
-        self._profiler = capture_probe(profile, self._place, self._guard)
-        if self._profiler is not None:
-            self._profiler.attach(self.recorder)
-
-    def _read(self, profiler: ProfilerProbe) -> None:
-        """Have the capture read: while the fit went on that would have slowed its steps."""
-        analyst = TraceWorker(patience_ns=_PATIENCE_NS)
-        for trace in profiler.traces:
-            analyst.send(trace)
-            self.noted[self.name] = self.noted[self.name].replace(
-                "was to be captured", "was captured"
+            profile = ScheduledProfile(
+                skip_first=step + 1,
+                wait=0,
+                warmup=1,
+                active=1,
+                record_shapes=True,
+                max_trace_bytes=_MOST_BYTES,
+                on_demand=False,
+                analyse=False,
             )
-        self.noted.update(analyst.finish())
+            self._profiler = capture_probe(profile, self._place, self._guard)
+            if self._profiler is not None:
+                self._profiler.attach(self.recorder)
+        return self.over
 
     def _release(self) -> None:
         while self._unreleased:

@@ -67,8 +67,8 @@ class CollectivesProbe(Probe):
             self._steps += 1
             recorder.listener = None
         if FIRST + STEPS > draft.index % AGAIN_EVERY >= FIRST and recorder.listener is None:
-            self._groups, self._issued = _groups(), [0] * len(PHASES)
-            self._slot, self._before = recorder.recorded_slot, _issued(self._groups)
+            self._groups, self._issued = counting_groups(), [0] * len(PHASES)
+            self._slot, self._before = recorder.recorded_slot, issued_in(self._groups)
             if self._groups:
                 backends = dist.get_backend_config().split(",")
                 self._backend = dict(each.split(":") for each in backends).get(self._device)
@@ -108,7 +108,7 @@ class CollectivesProbe(Probe):
     def _count(self) -> None:
         """What was issued since the last count is the phase's."""
         try:
-            issued = _issued(self._groups)
+            issued = issued_in(self._groups)
         except RuntimeError:  # a group is gone: this step is not counted
             self.recorder.listener = None
             return
@@ -158,18 +158,18 @@ def is_hardware(interface: Path) -> bool:
     return (interface / "device").exists() and not (interface / "master").exists()
 
 
-def _groups() -> list[dist.ProcessGroup]:
-    """The process groups of this rank; none where one of them does not count."""
+def counting_groups() -> list[dist.ProcessGroup]:
+    """The process groups of this rank; none where one of them does not count collectives."""
     try:
         groups = list(dist.distributed_c10d._world.pg_map)  # noqa: SLF001 there is no public way
-        _issued(groups)
+        issued_in(groups)
     except (AttributeError, RuntimeError):  # a torch that hides or has none; a mute backend
         return []
     return groups
 
 
-def _issued(groups: Sequence[dist.ProcessGroup]) -> int:
-    """Collectives that were issued so far."""
+def issued_in(groups: Sequence[dist.ProcessGroup]) -> int:
+    """Collectives that were issued so far in these process groups."""
     return sum(
         group._get_sequence_number_for_group()  # type: ignore[attr-defined]  # noqa: SLF001 torch's stubs lack it
         for group in groups

@@ -67,8 +67,7 @@ class CompileProbe(Probe):
 
     def config(self) -> dict[str, Scalar]:
         """Whether anything was compiled, where anybody has loaded the compiler."""
-        loaded = utilities() is not None
-        return {"ran_compiled": bool(self._built or graphs_built())} if loaded else {}
+        return {"ran_compiled": bool(self._built or graphs_built())} if utilities() else {}
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Compare with the micro-batch before.  Runs every micro-batch."""
@@ -86,10 +85,13 @@ class CompileProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Write what is known by now, if anything is new.  Runs every flush."""
-        for draft in drafts if self._built else ():
-            if draft.host_ns and draft.facts["recompiles"]:  # one that goes on comes again
-                self._steps.append(CompiledStep(step=draft.index, wall_s=sum(draft.host_ns) / 1e9))
-                self._new = True
+        steps = [
+            CompiledStep(step=draft.index, wall_s=sum(draft.host_ns) / 1e9)
+            for draft in (drafts if self._built else ())
+            if draft.host_ns and draft.facts["recompiles"]  # one that goes on comes again
+        ]
+        self._steps += steps
+        self._new |= bool(steps)
         self._write()
 
     def _look(self, draft: Draft | None) -> None:

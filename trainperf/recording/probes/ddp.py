@@ -126,13 +126,12 @@ class TailProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """A step of which no hook told one backward has no tail: a part of it is none."""
         for draft in drafts:
-            if not draft.host_ns:  # it goes on, and comes again
-                continue
-            self._steps += 1
-            self._micro_batches += draft.micro_batches
-            if draft.index in self._unknown:
-                self._unknown.discard(draft.index)
-                draft.facts["tail_ns"] = None  # the device's marks were read before this
+            if draft.host_ns:  # else it goes on, and comes again
+                self._steps += 1
+                self._micro_batches += draft.micro_batches
+                if draft.index in self._unknown:
+                    self._unknown.discard(draft.index)
+                    draft.facts["tail_ns"] = None  # the device's marks were read before this
 
     def reasons(self) -> dict[str, str]:
         """Why there is no tail, where the loop announced no backward."""

@@ -65,25 +65,22 @@ class MarksProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Turn the marks of the group's steps into device times."""
         for draft in drafts:
-            self._measure(draft)
+            begun: dict[int, TimingEvent | None] = {}
+            unknown = set()
+            for mark, event in draft.marks:
+                begun[mark] = event
+                first, fact = _SPANS.get(mark, (mark, ""))
+                if fact not in draft.facts or first not in begun:
+                    continue
+                start = begun.pop(first)
+                if start is None or event is None:
+                    unknown.add(fact)
+                else:
+                    add(draft, fact, round(start.elapsed_time(event) * 1e6))
+            draft.facts.update(dict.fromkeys(unknown))  # a sum with a part missing is no sum
             self._clock.release([event for _, event in draft.marks if event is not None])
             draft.marks = []
 
     def dropped(self) -> int:
         """Marks given up because every event was in flight."""
         return self._clock.dropped
-
-    def _measure(self, draft: Draft) -> None:
-        begun: dict[int, TimingEvent | None] = {}
-        unknown = set()
-        for mark, event in draft.marks:
-            begun[mark] = event
-            first, fact = _SPANS.get(mark, (mark, ""))
-            if fact not in draft.facts or first not in begun:
-                continue
-            start = begun.pop(first)
-            if start is None or event is None:
-                unknown.add(fact)
-            else:
-                add(draft, fact, round(start.elapsed_time(event) * 1e6))
-        draft.facts.update(dict.fromkeys(unknown))  # a sum with a part missing is no sum

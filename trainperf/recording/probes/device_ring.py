@@ -129,13 +129,10 @@ class Ring:
         accelerator = self._accelerator(device)
         if accelerator is None:
             return None
-        stream = None
-        if accelerator.asynchronous:
-            if accelerator.is_capturing():
-                self._incomplete.add(step)
-                return None
-            stream = accelerator.current_stream()
-        key = device, stream
+        if accelerator.asynchronous and accelerator.is_capturing():
+            self._incomplete.add(step)
+            return None
+        key = device, accelerator.current_stream() if accelerator.asynchronous else None
         buffer = self._open.get(key)
         if buffer is None or width > buffer.width or len(buffer.written) == SLOTS:
             buffer = self._another(key, accelerator, width)
@@ -188,8 +185,10 @@ class Ring:
             return None
         spare = [buffer for buffer in self._spare.get(key, ()) if buffer.width >= width]
         if not spare:
-            count = _SPARE if accelerator.asynchronous else 1
-            spare = [_Buffer(accelerator, key[1], width, self._dtype) for _ in range(count)]
+            spare = [
+                _Buffer(accelerator, key[1], width, self._dtype)
+                for _ in range(_SPARE if accelerator.asynchronous else 1)
+            ]
         buffer = self._open[key] = spare.pop()
         self._spare[key] = spare
         return buffer

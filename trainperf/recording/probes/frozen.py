@@ -51,9 +51,8 @@ class _Frozen:
 
     def __init__(self, module: nn.Module, name: str, share: float) -> None:
         self.module, self.name = module, name
-        self.ns = self.slot = 0
-        """Time of its calls that are given nothing learned, and where the last one was."""
-        self.all_ns = 0
+        self.ns = self.all_ns = self.slot = 0
+        """Time of its calls that are given nothing learned, of all, and where the last one was."""
         self.matters = False
         """Whether it took enough of a step that all were timed in."""
         self.limit = CostLimit(share)

@@ -92,14 +92,13 @@ def host_work(frame: FrameType, package: str | None) -> str:
     if package is not None:
         return package if package in HOST_PACKAGES or _standard(package) else ""
     code = frame.f_code
-    if frame.f_lasti < 0:
-        return ""
-    instruction = dis.opname[code.co_code[frame.f_lasti]]
+    # Before its first instruction a frame stands at -1.
+    instruction = dis.opname[code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
     if instruction.startswith(_LOOPS):
         return PYTHON
-    if not instruction.startswith(_CALLS):
-        return ""
-    return called(_source(code, frame.f_lasti), code, frame.f_globals)
+    if instruction.startswith(_CALLS):
+        return called(_source(code, frame.f_lasti), code, frame.f_globals)
+    return ""
 
 
 @lru_cache(_MOST_FILES)

@@ -66,7 +66,13 @@ class InferenceProbe(Probe):
         host_ns = draft.host_ns
         draft.facts["latency_ns"] = sum(host_ns) - host_ns[_DATA_WAIT] - host_ns[_LOOP]
         if self._model is not None:
-            self._end_look(self._model)
+            if not self._calls:
+                self._look_at_mode(self._model)
+            elif "answer_graph_nodes" in self.learned:
+                self.learned["answer_calls"] = self._calls
+            self._model, self._calls = None, 0
+            self._states.clear()
+            self.detach()
         if draft.index + 1 >= self._next:
             self._next = _RARER * (draft.index + 1)
             self._begin_look()
@@ -87,16 +93,6 @@ class InferenceProbe(Probe):
                 self._watch(name, part)
         self.hear(model.register_forward_hook, partial(self._ends, model, follows))
 
-    def _end_look(self, model: nn.Module) -> None:
-        """The step is over, with a forward that was looked at or without one."""
-        if not self._calls:
-            self._look_at_mode(model)
-        elif "answer_graph_nodes" in self.learned:
-            self.learned["answer_calls"] = self._calls
-        self._model, self._calls = None, 0
-        self._states.clear()
-        self.detach()
-
     def _watch(self, name: str, part: nn.Module) -> None:
         """See whether *part* draws in its next forward; one that raises ends with nothing."""
 
@@ -106,15 +102,15 @@ class InferenceProbe(Probe):
 
         def ends(*hook: object) -> None:
             before = self._states.pop(name, None)
-            if (
-                before is None
-                or hook[-1] is None
-                or torch.equal(before, generator_state(self._device))
-            ):
-                return
-            if not name:
+            drew = (
+                before is not None
+                and hook[-1] is not None
+                and not torch.equal(before, generator_state(self._device))
+            )
+            if drew and not name:
                 self.learned["answers_drawn"] = True
-            elif "answers_drawn_in" not in self.learned:  # inner modules end before outer ones
+            elif drew and "answers_drawn_in" not in self.learned:
+                # Inner modules end before outer ones.
                 code = type(part).forward.__code__
                 self.learned.update(
                     answers_drawn_in=f"{name} ({type(part).__name__})",

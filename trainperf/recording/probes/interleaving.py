@@ -52,9 +52,14 @@ def turns_probe(
                 "can take turns"
             )
         return []
-    period = math.ceil(period / micro_batches)
-    ranks = info.rank, info.world_size
-    return [TurnsProbe(Baton(place), clock, ranks=ranks, period=period)]
+    return [
+        TurnsProbe(
+            Baton(place),
+            clock,
+            ranks=(info.rank, info.world_size),
+            period=math.ceil(period / micro_batches),
+        )
+    ]
 
 
 class TurnsProbe(Probe):
@@ -131,13 +136,12 @@ class TurnsProbe(Probe):
     def _times(self) -> TurnTime | None:
         if not self._steady_ns:
             return None
-        # The gap that waiting is began when the last step was over.
-        whole = self.recorder.switched_ns - self._began_ns
         return TurnTime(
             steps=self._steps,
             steady=len(self._steady_ns),
             steady_ns=median(self._steady_ns),
-            whole_ns=whole / self._steps,
+            # The gap that waiting is began when the last step was over.
+            whole_ns=(self.recorder.switched_ns - self._began_ns) / self._steps,
             period=self.period,
         )
 

@@ -53,8 +53,7 @@ class LinesProbe(Probe):
         """Begin to sample this thread."""
         age = age_s()
         if age is not None and self._early is not None:  # its own start counts in the fit
-            fit_s = (monotonic_ns() - self.recorder.zero_ns) / 1e9
-            self._before_fit_s = max(0.0, age - fit_s)
+            self._before_fit_s = max(0.0, age - (monotonic_ns() - self.recorder.zero_ns) / 1e9)
         WORKER_LINES.forget_the_gone()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
         self._write_due.next_ns = monotonic_ns() + _FIRST_WRITE_NS

@@ -53,21 +53,21 @@ class ZeroGradProbe(Probe):
 
     def _updated(self, *_: object) -> None:
         self._over = bool(self._fresh)
-        # Only what is wrong is certain: a gradient may be changed and not be zeroed.
-        if self._over and not any(self._fresh):
-            self.learned["gradients_zeroed"] = False
-        if self._over or self._expected is not None or backwards_captured():
-            return
-        parameters = [
-            parameter
-            for group in self._optimizer.param_groups
-            for parameter in group["params"]
-            if parameter.grad is not None
-        ]
-        if parameters:
-            smallest = min(parameters, key=Tensor.numel)
-            self._expected = _state(smallest, additions=1)
-            self.hear(smallest.register_post_accumulate_grad_hook, self._accumulated)
+        if self._over:
+            # Only what is wrong is certain: a gradient may be changed and not be zeroed.
+            if not any(self._fresh):
+                self.learned["gradients_zeroed"] = False
+        elif self._expected is None and not backwards_captured():
+            parameters = [
+                parameter
+                for group in self._optimizer.param_groups
+                for parameter in group["params"]
+                if parameter.grad is not None
+            ]
+            if parameters:
+                smallest = min(parameters, key=Tensor.numel)
+                self._expected = _state(smallest, additions=1)
+                self.hear(smallest.register_post_accumulate_grad_hook, self._accumulated)
 
     def _accumulated(self, parameter: Tensor) -> None:
         """A gradient was added to."""
@@ -109,8 +109,10 @@ class ValidationProbe(Probe):
             self._begins = False
             self._batches += 1
             if self._largest:
-                self.learned["validation_batches"] = self._batches / self._validations
-                self.learned["validation_batch_size"] = self._largest
+                self.learned.update(
+                    validation_batches=self._batches / self._validations,
+                    validation_batch_size=self._largest,
+                )
 
 
 def _state(parameter: Tensor, additions: int = 0) -> tuple[int, int] | None:

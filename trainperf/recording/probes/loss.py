@@ -16,22 +16,19 @@ from trainperf.recording.recorder import Draft
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
-    *scale* undoes a division that the loop has already applied (gradient accumulation), *divided*
-    one by the micro-batches of the step.  A loss on the host is read there and then: keeping fifty
-    of them takes fresh memory in every step, which costs a short step five times as much.  With a
-    *device* beside the host it may still be on its way, and is read with its group.  One on a
-    device is copied there.
+    *scale* undoes a division that the loop has already applied (gradient accumulation); `None`
+    undoes one by the micro-batches of the step.  A loss on the host is read there and then: keeping
+    fifty of them takes fresh memory in every step, which costs a short step five times as much.
+    With a *device* beside the host it may still be on its way, and is read with its group.  One on
+    a device is copied there.
     """
 
     name = "loss"
     facts: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def __init__(
-        self, *, scale: float = 1.0, divided: bool = False, device: DeviceQueue | None = None
-    ) -> None:
+    def __init__(self, *, scale: float | None = 1.0, device: DeviceQueue | None = None) -> None:
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
-        self._divided = divided
         self._device = device
         self._on_host: dict[int, float | torch.Tensor | None] = {}
         """By step: what was read, or will be."""
@@ -76,8 +73,11 @@ class LossProbe(RingProbe):
         self._fill(draft, rows[-1][0])
 
     def _fill(self, draft: Draft, loss: float) -> None:
-        if self._divided and not draft.complete:
-            return  # nobody knows by how many
+        while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
+            self._scales.pop(0)
+        scale = self._scales[0][1]
+        if scale is None and not draft.complete:
+            return  # nobody knows by how many it was divided
         if not math.isfinite(loss):
             self._not_finite += 1
             first, since = self._first_not_finite, self._since
@@ -85,11 +85,8 @@ class LossProbe(RingProbe):
             self._since = draft.index if since is None else since
             return
         self._since = None
-        while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
-            self._scales.pop(0)
-        scale = draft.micro_batches if self._divided else self._scales[0][1]
         # Seven digits are all a float32 has.
-        draft.facts["loss"] = float(f"{loss * scale:.7g}")
+        draft.facts["loss"] = float(f"{loss * (scale or draft.micro_batches):.7g}")
 
     def rescale(self, scale: float, since: int) -> None:
         """From step *since* on the loop divides the loss by something else."""

@@ -74,5 +74,4 @@ class LedgerProbe(Probe):
         held = ledger.held
         if self._audited is not None or self._grown >= GROWN_BYTES:
             held = holders(storages(self._trained), self._line_of, self._graphs)
-        ledger = msgspec.structs.replace(ledger, held=held, out_of_memory=ended)
-        write_document(ledger, self._run)
+        write_document(msgspec.structs.replace(ledger, held=held, out_of_memory=ended), self._run)

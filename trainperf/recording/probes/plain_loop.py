@@ -35,7 +35,6 @@ class PlainLoopProbe(Probe):
         split = _SPLIT if trains else _SPLIT[:1]
         # A host's copy to itself is nothing; one to a device is part of the step, bracketed or not.
         self._unseen: set[Phase] = {*split} if device == "cpu" else {Phase.H2D, *split}
-        self._ran = False
 
     def begin(self) -> None:
         """Wait for the first forward."""
@@ -45,7 +44,6 @@ class PlainLoopProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the micro-batches of complete groups, and see what is bracketed.  Every flush."""
-        self._ran = self._ran or bool(drafts)
         spent_ns = [draft.host_ns for draft in drafts if draft.host_ns]
         self._unseen = {phase for phase in self._unseen if not any(ns[phase] for ns in spent_ns)}
         self._micro_batches |= {
@@ -62,11 +60,12 @@ class PlainLoopProbe(Probe):
         return {
             phase_reading(phase.label): f'not measured: nothing ran in phase("{phase.label}")'
             for phase in sorted(self._unseen)
-            if self._ran
+            if self.recorder.index >= 0
         }
 
     def _look(self, *_: object) -> None:
         self.detach()
         on = torch.is_autocast_enabled(self._device)
-        dtype = torch.get_autocast_dtype(self._device)
-        self.learned["autocast"] = type_name(dtype) if on else "off"
+        self.learned["autocast"] = (
+            type_name(torch.get_autocast_dtype(self._device)) if on else "off"
+        )

@@ -34,10 +34,12 @@ def fields_made(code: CodeType) -> Mapping[int, str]:
     makes: dict[str, list[ast.expr]] = defaultdict(list)
     for field, value in _fields(tree, code.co_name):
         makes[field].append(value)
-    owners: dict[int, str] = {}
-    for field, values in makes.items():
-        for value in _with_its_variables(values, tree):
-            owners.update((id(node), field) for node in ast.walk(value))
+    owners = {
+        id(node): field
+        for field, values in makes.items()
+        for value in _with_its_variables(values, tree)
+        for node in ast.walk(value)
+    }
     lines: dict[int, set[str]] = defaultdict(set)
     for node in ast.walk(tree):
         if isinstance(node, _COMPUTES) and not isinstance(getattr(node, "ctx", None), ast.Store):

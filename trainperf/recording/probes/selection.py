@@ -122,10 +122,9 @@ class FitObjects:
     """What uses no GradScaler, if none is used."""
     strategy: str = ""
     """What the loop's framework calls its way of using several ranks; empty without one."""
-    loss_scale: float = 1.0
-    """Undoes a division of the loss that the loop has applied already."""
-    loss_divided: bool = False
-    """Whether the loop divides each loss by the micro-batches of its step."""
+    loss_scale: float | None = 1.0
+    """Undoes a division of the loss that the loop has applied already; `None` where it divides by
+    the micro-batches of the step."""
     mask: MaskFunction | None = None
     run: Path | None = None
     """Where what is looked at once is written; `None` on every rank but the first."""
@@ -146,6 +145,8 @@ class ProbeSet:
     contention: ContentionProbe | None = None
     accelerator: Accelerator = field(default_factory=Host)
     """The device of the fit."""
+    lacks: Mapping[Ability, str] = field(default_factory=dict)
+    """What it cannot tell, where it is one beside the host, with the reasons."""
     clock: DeviceClock | None = None
     """Its events; `None` where it has none, or needs none."""
 
@@ -153,11 +154,6 @@ class ProbeSet:
     def reads(self) -> bool:
         """Whether values can be read from the device: it tells when they are written."""
         return Ability.EVENTS not in self.lacks
-
-    @property
-    def lacks(self) -> Mapping[Ability, str]:
-        """What the device beside the host cannot tell, with the reasons."""
-        return self.accelerator.lacks() if self.accelerator.asynchronous else {}
 
     def include(self, probe: AnyProbe) -> AnyProbe:
         """Have this probe in the run, too."""
@@ -173,9 +169,12 @@ def inapplicable(kind: LoopKind) -> dict[str, str]:
     """Facts and readings that a loop of this kind cannot have, each with the reason."""
     if kind.trains:
         return {"latency_ns": NO_INFERENCE}
-    lacking = [name for measure in OF_TRAINING for name in _names(measure)]
-    lacking += [*map(phase_reading, ("backward", "optimizer"))]
-    return dict.fromkeys([*lacking, OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S], NO_TRAINING)
+    lacking = (
+        *(name for measure in OF_TRAINING for name in _names(measure)),
+        *map(phase_reading, ("backward", "optimizer")),
+        *(OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S),
+    )
+    return dict.fromkeys(lacking, NO_TRAINING)
 
 
 def _names(measure: Measure) -> tuple[str, ...]:
@@ -187,7 +186,9 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     """The probes for what was requested and applies."""
     accelerator = accelerator_of(objects.device)
     objects.device = accelerator.device
-    chosen = ProbeSet(accelerator=accelerator)
+    chosen = ProbeSet(
+        accelerator=accelerator, lacks=accelerator.lacks() if accelerator.asynchronous else {}
+    )
     if accelerator.asynchronous and chosen.reads:
         chosen.clock = DeviceClock(accelerator)
     for measure in EVERYTHING - requested:
@@ -210,7 +211,6 @@ def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.loss = chosen.include(
             LossProbe(
                 scale=objects.loss_scale,
-                divided=objects.loss_divided,
                 device=chosen.accelerator if chosen.accelerator.asynchronous else None,
             )
         )
@@ -224,9 +224,8 @@ def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
 
 def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
-    called = objects.module
-    if isinstance(called, torch.nn.ModuleList):
-        called = next(iter(called), None)
+    module = objects.module
+    called = next(iter(module), None) if isinstance(module, torch.nn.ModuleList) else module
     if isinstance(called, torch.nn.Module):
         chosen.include(ValidationProbe(called))
     if countable():

@@ -38,6 +38,7 @@ from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.guard import log
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.collectives import counting_groups, issued_in
 from trainperf.recording.probes.contention import scheduled
 from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
 from trainperf.recording.process_objects import last_error
@@ -64,7 +65,6 @@ AGAIN_S = 60.0
 _STEPS = 256
 _DEEPEST = 64
 _DISTRIBUTED = str(Path(dist.__file__).parent)
-_LOADER = dataloader.__file__
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
 
@@ -297,7 +297,7 @@ def _spent(thread: int, stack: Stack) -> Spent:
 
         pages = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
         spent["paged_bytes"] = pages * resource.getpagesize()
-    if any(code.co_filename == _LOADER for code, _ in stack):
+    if any(code.co_filename == dataloader.__file__ for code, _ in stack):
         children = list(cast("Any", multiprocessing.process)._children)  # noqa: SLF001 the public one asks whether they live
         for child in children:
             for _, ran_ns in scheduled(Path(f"/proc/{child.pid}"), "ran_ns"):
@@ -319,13 +319,13 @@ def _handled(thread: int | None) -> str:
 
 
 def _sequences() -> dict[str, int]:
-    """Process group to the number of collectives begun in it, where its backend counts them."""
-    sequences: dict[str, int] = {}
-    if dist.is_available() and dist.is_initialized():
-        for group, name in list(dist.distributed_c10d._world.pg_names.items()):  # noqa: SLF001
-            with suppress(RuntimeError):
-                sequences[name] = cast("Any", group)._get_sequence_number_for_group()  # noqa: SLF001
-    return sequences
+    """Process group to the number of collectives begun in it, where all of them count theirs."""
+    with suppress(KeyError, RuntimeError):  # one is gone
+        return {
+            dist.distributed_c10d._world.pg_names[group]: issued_in([group])  # noqa: SLF001
+            for group in counting_groups()
+        }
+    return {}
 
 
 def _dump(file: Path) -> None:

@@ -46,8 +46,10 @@ _MOST_FILES = _MOST_INSTRUCTIONS = 20_000
 _DEEPEST = 16
 """Frames of the user's code that are kept: the innermost ones."""
 
-_MODULE_FILE = str(TORCH / "nn" / "modules" / "module.py")
-_LOADER_FILE = str(TORCH / "utils" / "data" / "dataloader.py")
+_OF_TORCH = {
+    str(TORCH / "nn" / "modules" / "module.py"): MODULE,
+    str(TORCH / "utils" / "data" / "dataloader.py"): LOADER,
+}
 _BATCHES = frozenset(start.partition(".")[0] for start in LIBRARIES)
 _FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "tqdm")
 
@@ -148,7 +150,7 @@ def kind_of(file: str) -> int:
         return USER if file.startswith(("<ipython", "<stdin")) else FRAMEWORK
     path = Path(file)
     if path.is_relative_to(TORCH):
-        return {_MODULE_FILE: MODULE, _LOADER_FILE: LOADER}.get(file, FRAMEWORK)
+        return _OF_TORCH.get(file, FRAMEWORK)
     package = package_of(file)
     if in_package(file):
         if package in _BATCHES or package.startswith(_FRAMEWORKS):

@@ -49,7 +49,11 @@ class TraceWorker:
     def go_on(self) -> bool:
         """Take what the child has to say, if it has ended, and start the next; whether none is."""
         if self.child is not None and self.has_ended():
-            self._take_answer(self.child)
+            try:
+                answer = msgspec.json.decode(self.child.communicate()[0], type=dict[str, str])
+                self._settle(answer.get("error"))
+            except msgspec.DecodeError:
+                self._settle(f"the process that read it ended with {self.child.returncode}")
             self.child = None
         while self.child is None and self._requests:
             traces = [str(trace.resolve()) for trace in self._requests[0]]
@@ -75,14 +79,6 @@ class TraceWorker:
         sentence = f"traces not read ({'; '.join(self._unread)}): run `trainperf trace` on them"
         log.warning("trainperf: %s", sentence)
         return {"captures_unread": sentence}
-
-    def _take_answer(self, child: "subprocess.Popen[bytes]") -> None:
-        """What the child says, in one line: nothing, or an error."""
-        try:
-            error = msgspec.json.decode(child.communicate()[0], type=dict[str, str]).get("error")
-        except msgspec.DecodeError:
-            error = f"the process that read it ended with {child.returncode}"
-        self._settle(error)
 
     def _settle(self, error: str | None) -> None:
         """Those that are read, or come next, have been, or why they are not."""

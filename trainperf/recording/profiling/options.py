@@ -19,11 +19,6 @@ class CaptureRank:
     offset: int = 0
     """Optimizer steps before this fit: numbers in traces go on from there."""
 
-    @property
-    def first(self) -> Path | None:
-        """The run directory on the rank that writes what is looked at once; else `None`."""
-        return self.run if self.rank == 0 else None
-
 
 # Not frozen: Lightning's callback has the same options, and a life of its own.
 @dataclass(kw_only=True, eq=False)

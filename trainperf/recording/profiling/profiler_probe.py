@@ -96,7 +96,11 @@ class ProfilerProbe(Probe):
             draft.tags |= Tag.PROFILED
         step = draft.index + 1
         if self._tracer is not None:
-            self._go_on(self._tracer, step)
+            self._disturbed = step
+            if step == self._first + self._profile.active:
+                self._finish(self._tracer, self._profile.active)
+            elif step == self._first and self._succeeds(self._tracer.start, step):
+                self.recorder.listener = self
         self._due = self._due or self._profile.begins(step)
         if self._looks.due(self.recorder.now_ns()):
             self._due |= self._request is not None and self._request.is_new()
@@ -133,14 +137,6 @@ class ProfilerProbe(Probe):
         self._first = step + self._profile.warmup
         self._disturbed = step
         self._succeeds(self._tracer.warm_up, step)
-
-    def _go_on(self, tracer: Tracer, step: int) -> None:
-        """A step of the capture is over."""
-        self._disturbed = step
-        if step == self._first + self._profile.active:
-            self._finish(tracer, self._profile.active)
-        elif step == self._first and self._succeeds(tracer.start, step):
-            self.recorder.listener = self
 
     def _succeeds(self, begin: Callable[[], bool], step: int) -> bool:
         with self._dumping():
@@ -227,8 +223,9 @@ class ProfilerProbe(Probe):
             tracer.drop()
 
     def _dumping(self) -> DirectBracket:
-        begins = partial(self.recorder.enter_gap, Gap.PROFILER_DUMP)
-        return DirectBracket(begins, self.recorder.leave)
+        return DirectBracket(
+            partial(self.recorder.enter_gap, Gap.PROFILER_DUMP), self.recorder.leave
+        )
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self.noted:
