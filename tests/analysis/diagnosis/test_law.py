@@ -13,7 +13,7 @@ from support.causes.operators import (
     under_autocast,
 )
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause, of_regions, of_slots
+from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_regions, of_slots
 from trainperf.analysis.diagnosis.cause import Detector
 from trainperf.analysis.diagnosis.detectors.launches import launch_bound
 from trainperf.analysis.diagnosis.detectors.loader import data_wait
@@ -39,6 +39,11 @@ FORWARD = Claim(owns_s={"forward": 0.020}, removes_s=0.020)
 PAUSED = step(forward=100, pauses_s={"validation": 20.0}, kernel_s=0.05)
 COMPILING = step(forward=100, pauses_s={"recompiling": 10.0})
 GROWS = region("sort", 30, ideal=0)
+
+
+def paused(times: int) -> Claim:
+    """All of the validation of `PAUSED`, which stops the fit so many times."""
+    return Claim(pauses_s=PAUSED.pauses_s, interruptions=times)
 
 
 def hooks(callbacks: float, forward: float, **known: object) -> tuple[StepAccount, Claim]:
@@ -89,7 +94,7 @@ LAW: dict[str, tuple[StepAccount, Claim, float | None, float | None]] = {
         60 / 40,
     ),
     # Its work for a fit's pauses is no step's; a driver's is for the device.
-    "no kernel in a pause": (PAUSED, of_pause(PAUSED, "validation", 0), 40 / 20, 40 / 20),
+    "no kernel in a pause": (PAUSED, paused(0), 40 / 20, 40 / 20),
     "no kernel beside a device": (
         *hooks(20, 40, device=on_gpu(host_bound=1.0), kernel_s=0.03),
         60 / (40 - 2),
@@ -98,7 +103,7 @@ LAW: dict[str, tuple[StepAccount, Claim, float | None, float | None]] = {
     # Twenty seconds of steps and twenty of validation; a hundred times the caches were cold.
     "a pause is a part of the fit": (
         PAUSED,
-        of_pause(PAUSED, "validation", 100),
+        paused(100),
         40 / (20 - 100 * REFILL_S),
         40 / 20,
     ),
@@ -142,7 +147,7 @@ def test_a_change_realises_a_part_of_what_is_removed() -> None:
     assert (COLD, REFILL_S, HELD_UP) == (3.0, 0.002, 1.5)
     assert gone_s(CALLBACK, HANDS_OVER) == pytest.approx(0.030)
     assert about(CALLBACK, HANDS_OVER, 0.9) == pytest.approx(60 / (60 - 0.9 * (24 + 6)))
-    assert about(PAUSED, of_pause(PAUSED, "validation", 100), 0.5) == pytest.approx(40 / 30)
+    assert about(PAUSED, paused(100), 0.5) == pytest.approx(40 / 30)
 
 
 def test_the_roofline_of_a_region_bounds_what_a_rewrite_of_it_gains() -> None:

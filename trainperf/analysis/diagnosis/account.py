@@ -175,24 +175,19 @@ class StepAccount:
     judged: bool = True
     """Whether there are enough steady steps to judge shares of a step by."""
 
-    def share(self, seconds: float) -> float:
-        """Of the step, at most all of it."""
-        return min(max(seconds, 0.0) / self.step_s, 1.0) if self.step_s else 0.0
-
-    def whole_s(self, claim: "Claim") -> float:
-        """Seconds of what a claim is a share of: the step, the fit, or the script."""
+    def whole_s(self, of: Scope) -> float:
+        """Seconds of the step, the fit, or the script."""
         script_s = self.fit_s + sum(self.before_s.values())
-        return {"step": self.step_s, "fit": self.fit_s, "script": script_s}[claim.scope]
+        return {"step": self.step_s, "fit": self.fit_s, "script": script_s}[of]
+
+    def share(self, seconds: float, of: Scope = "step") -> float:
+        """Of the step, the fit or the script, at most all of it; 0 where that takes no time."""
+        whole_s = self.whole_s(of)
+        return min(max(seconds, 0.0) / whole_s, 1.0) if whole_s else 0.0
 
     def part_of(self, claim: "Claim") -> float:
         """Share of the step, the fit or the script that a claim removes, at most all of it."""
-        removes_s = sum(claim.pauses_s.values()) or max(claim.removes_s, 0.0)
-        whole_s = self.whole_s(claim)
-        return min(removes_s / whole_s, 1.0) if whole_s else 0.0
-
-    def share_of_fit(self, seconds: float) -> float:
-        """Of the fit, at most all of it."""
-        return min(max(seconds, 0.0) / self.fit_s, 1.0) if self.fit_s else 0.0
+        return self.share(sum(claim.pauses_s.values()) or claim.removes_s, claim.scope)
 
     def spent(self, *slots: str) -> float:
         """Seconds of the training thread that nobody has claimed yet, in some slots."""
@@ -304,11 +299,6 @@ def of_python(regions: Iterable[Region]) -> Claim:
     own = tuple(regions)
     owns_s = summed((region.slot, region.python_s) for region in own)
     return Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), before=own)
-
-
-def of_pause(account: StepAccount, kind: str, pauses: int) -> Claim:
-    """All seconds of the fit in pauses of one kind, after each of which the caches are cold."""
-    return Claim(pauses_s={kind: account.pauses_s.get(kind, 0.0)}, interruptions=pauses)
 
 
 def total_s(regions: Iterable[Region]) -> float:

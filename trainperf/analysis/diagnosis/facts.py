@@ -155,21 +155,6 @@ class Facts:
         machine = self.summary.machine if self.run.steady_steps >= LIMITS.steps else None
         return () if machine is None else machine.causes
 
-    def machine_slowed(self, first_step: int, last_step: int, slower: float) -> bool:
-        """Whether the machine is why just these steps are slower, by so much."""
-        return any(
-            _steps_between(cause, first_step, last_step)
-            >= LIMITS.regular * (last_step - first_step + 1)
-            for cause in self.machine_causes
-            if slows(cause) and (cause.slower or 0.0) >= LIMITS.regular * slower
-        )
-
-
-def _steps_between(cause: CauseFacts, first_step: int, last_step: int) -> float:
-    """Steps in which it was there: it may have come and gone, as often here as anywhere."""
-    between = min(last_step, cause.last_step) - max(first_step, cause.first_step) + 1
-    return between * cause.steps / (cause.last_step - cause.first_step + 1)
-
 
 def slows(cause: CauseFacts) -> bool:
     """Whether steps are shown to be slower while the machine does it."""

@@ -85,7 +85,7 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         account: All of it, with what others claim.
         claim: What the cause removes.
     """
-    whole_s, removes_s = account.whole_s(claim), claim.at_most_s
+    whole_s, removes_s = account.whole_s(claim.scope), claim.at_most_s
     if removes_s is None:
         removes_s = sum(claim.pauses_s.values()) if claim.pauses_s else claim.removes_s
     for slot in {region.slot for region in claim.regions}:
@@ -110,7 +110,7 @@ def about(account: StepAccount, claim: Claim, realises: float) -> float | None:
         realises: Share of that which the change usually saves.
     """
     if claim.pauses_s:
-        whole_s = account.whole_s(claim)
+        whole_s = account.whole_s(claim.scope)
         return _ratio(whole_s, whole_s - realises * sum(claim.pauses_s.values()))
     waited_s = _waited_for_s(account, claim)
     if waited_s is None:

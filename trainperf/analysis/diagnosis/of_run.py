@@ -21,7 +21,7 @@ from trainperf.analysis.diagnosis.regions import (
     pooled,
     unexplained_s,
 )
-from trainperf.analysis.diagnosis.workers import loader_workers
+from trainperf.analysis.diagnosis.workers import sampled_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.schema import SyncPoint, with_named_phases
@@ -120,22 +120,18 @@ def _late_s(point: SyncPoint, loop_s: dict[str, float]) -> dict[str, float]:
     return late_s
 
 
-_SENDS = ("callbacks", "other")
-"""Where a Trainer's rank 0 is while it sends all ranks their batches."""
-
-
 def _loop_s(facts: Facts) -> dict[str, float]:
     """Slots of the training thread, each on the rank where it is largest.
 
-    Ours is in callbacks, else outside every phase.  What rank 0 does to send the batches of all is
-    the others' wait for data, not work of its own.
+    Ours is in callbacks, else outside every phase.  There a Trainer's rank 0 sends all ranks their
+    batches, too: that is the others' wait for data, not work of its own.
     """
     loop_s = {
         phase.label: spent_s
         for phase in PHASES
         if (spent_s := facts.worst(phase_reading(phase.label))) is not None
     }
-    slots = [slot for slot in _SENDS if slot in loop_s]
+    slots = [slot for slot in ("callbacks", "other") if slot in loop_s]
     if len(facts.run.ranks) > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
         for slot in slots:
             others_s = facts.summary.readings[phase_reading(slot)].per_rank[1:]
@@ -220,7 +216,7 @@ def _loader(
     for handing over.
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
-    sampled = loader_workers(facts.documents.lines, workers)
+    sampled = sampled_workers(facts)
     at_work = min(workers or 0, facts.number("dataset_shards") or inf)
     batches, host = facts.micro_batches, facts.summary.host
     if sampled is not None:

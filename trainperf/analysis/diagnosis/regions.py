@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
-from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
+from trainperf.analysis.roofline.roofline import OperatorFloor, Roofline, launch_s_of
 from trainperf.analysis.roofline.speed_of_light import family
 from trainperf.analysis.roofline.time_split import MODELLED
 from trainperf.analysis.summary.schema import PhaseLines
@@ -57,7 +57,6 @@ def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> t
         loop_s: Slots of the steady steps; those of `WORK` and `other` hold the computing.
         slowed: How many times longer the steady steps take because others use the CPUs.
     """
-    usual_s = LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
     groups = grouped((_SLOTS[floor.use.part], floor) for floor in light.own)
     computed_s = {slot: sum(map(_busy_s, rows)) for slot, rows in groups.items()}
     # A plain loop without brackets, or a `backward()` nobody announced, has all in one slot.
@@ -69,7 +68,7 @@ def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> t
     return tuple(
         region
         for slot, rows in groups.items()
-        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, slowed)
+        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), launch_s_of(light.chip), slowed)
     )
 
 
@@ -145,7 +144,7 @@ def spent_on(
     for region in regions:
         moving_s = region.use.moved_bytes / chip.memory_bytes_per_s
         bound = "compute" if region.compute_s >= moving_s else "memory"
-        launch_s = region.use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
+        launch_s = region.use.calls * launch_s_of(chip)
         launch_s = min(launch_s, region.run_s) if on_host or launch_s > region.ideal_s else 0.0
         spent_s["launch"] += region.python_s + launch_s
         spent_s[bound] += region.run_s - launch_s
@@ -198,16 +197,23 @@ def _laid_over(
     run_s = _ratio(quiet_s - python_s.sum(), work_s.sum(), SLOWED) * work_s
     seconds = slowed * np.stack([run_s, python_s, beyond_s + short_s + long_s], axis=1)
     for row, (run, python, explained) in zip(rows, seconds.tolist(), strict=True):
-        yield Region(
-            use=row.use,
-            slot=slot,
-            run_s=run,
-            python_s=python,
-            ideal_s=min(row.floor_s, run + python),
-            fused_s=min(row.fused_floor_s, run + python),
-            compute_s=min(row.compute_s or 0.0, run),
-            explained_s=explained,
-        )
+        yield _region(row, slot, run, python, explained)
+
+
+def _region(
+    floor: OperatorFloor, slot: str, run_s: float, python_s: float = 0.0, explained_s: float = 0.0
+) -> Region:
+    """A row of the audit in a mean step: its floors are no longer than what it takes there."""
+    return Region(
+        use=floor.use,
+        slot=slot,
+        run_s=run_s,
+        python_s=python_s,
+        ideal_s=min(floor.floor_s, run_s + python_s),
+        fused_s=min(floor.fused_floor_s, run_s + python_s),
+        compute_s=min(floor.compute_s or 0.0, run_s),
+        explained_s=explained_s,
+    )
 
 
 def _ratio(part_s: float, whole_s: float, most: float) -> float:
@@ -238,20 +244,13 @@ def on_device(
     times_s = {id(f): scale * max(f.floor_s, f.launch_s) for f in own}
     families = summed((family(floor.use.name), times_s[id(floor)]) for floor in own)
     shortest_s = min(traced_s.values(), default=0.0)
-    regions = []
-    for floor in own:
-        name, spent_s = family(floor.use.name), times_s[id(floor)]
-        if traced_s and families[name]:
-            spent_s *= traced_s.get(name, min(families[name], shortest_s)) / families[name]
-        regions.append(
-            Region(
-                use=floor.use,
-                slot=_SLOTS[floor.use.part],
-                run_s=spent_s,
-                python_s=0.0,
-                ideal_s=min(floor.floor_s, spent_s),
-                fused_s=min(floor.fused_floor_s, spent_s),
-                compute_s=min(floor.compute_s or 0.0, spent_s),
-            )
-        )
+    longer = {
+        name: traced_s.get(name, min(spent_s, shortest_s)) / spent_s
+        for name, spent_s in families.items()
+        if traced_s and spent_s
+    }
+    regions = (
+        _region(f, _SLOTS[f.use.part], times_s[id(f)] * longer.get(family(f.use.name), 1.0))
+        for f in own
+    )
     return tuple(regions), "traced" if traced_s else "modelled"

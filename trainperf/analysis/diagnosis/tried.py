@@ -124,22 +124,23 @@ def measured_change(
         return ()
     best = max(faster, key=lambda trial: trial.speedup or 1.0)
     change, gain = _change(best), gain_of(best)
-    finding = Finding(
-        id="measured_change",
-        title=f"{best.title} makes this training faster",
-        advice=change.advice,
-        evidence=tuple(sentence(trial, run) for trial in faster),
-        action=change.action,
-        fraction=saving(gain.high),
-        gain=gain.speedup,
-        gain_upper_bound=gain.high,
-        measured_gain=gain,
-        severity=severity(saving(gain.speedup)),
-        confirm=change.confirm,
-        changes=(change,),
-        trials=change.trials,
+    return (
+        Finding(
+            id="measured_change",
+            title=f"{best.title} makes this training faster",
+            advice=change.advice,
+            evidence=tuple(sentence(trial, run) for trial in faster),
+            action=change.action,
+            fraction=saving(gain.high),
+            gain=gain.speedup,
+            gain_upper_bound=gain.high,
+            measured_gain=gain,
+            severity=severity(saving(gain.speedup)),
+            confirm=change.confirm,
+            changes=(change,),
+            trials=change.trials,
+        ),
     )
-    return (finding,)
 
 
 def gain_of(trial: TrialResult) -> MeasuredGain:
@@ -157,8 +158,10 @@ def sentence(trial: TrialResult, run: str = "") -> str:
     """E.g. `AMP in bf16 was tried: faster, 1.38× as fast (95 % CI 1.33–1.43), 16 pairs …`."""
     of, gain = f" in {run}" if run else "", gain_of(trial)
     speed = f", {as_fast(gain.speedup, gain.low, gain.high)}" if trial.resolved else ""
-    pairs = plural(trial.pairs, "pair")
-    return f"{trial.title} was tried{of}: {trial.verdict}{speed}, {pairs} of blocks"
+    return (
+        f"{trial.title} was tried{of}: {trial.verdict}{speed}, {plural(trial.pairs, 'pair')} of "
+        "blocks"
+    )
 
 
 def line_to_write(trial: TrialResult) -> str:

@@ -9,7 +9,7 @@ Words of an answer are a text with places (`{facts.…}`, `{loop.…}`, `{case.�
 makes them of a case.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -218,11 +218,14 @@ operators_seen = answer(
 """Whether one step was audited, and its operators can be laid over the steady ones."""
 
 
-def failed_by(findings: Iterable[Finding]) -> Outcome | None:
+def failed_by(findings: Sequence[Finding]) -> Outcome | None:
     """Failed where there is one of these, with its numbers, its place and its remedy."""
-    own = tuple(findings)
-    facts = [fact for finding in own for fact in (_claim(finding), *finding.evidence[:2])]
-    return Outcome(status="fail", evidence=tuple(facts), action=own[0].action) if own else None
+    facts = [fact for finding in findings for fact in (_claim(finding), *finding.evidence[:2])]
+    return (
+        Outcome(status="fail", evidence=tuple(facts), action=findings[0].action)
+        if findings
+        else None
+    )
 
 
 def _claim(finding: Finding) -> str:

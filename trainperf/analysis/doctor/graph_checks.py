@@ -19,7 +19,7 @@ def _recompiling(case: Case) -> float:
     """Share of the fit that steps with a recompilation took beyond a steady one."""
     document = _compilation(case)
     steps = {graph.step for graph in recompiled_late(document) if graph.step is not None}
-    return case.account.share_of_fit(excess_s(document, case.facts, steps))
+    return case.account.share(excess_s(document, case.facts, steps), "fit")
 
 
 def _graphs(case: Case) -> str:

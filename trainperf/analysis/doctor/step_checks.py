@@ -1,6 +1,6 @@
 """Checks of a step's timing, and of how it gets its batch."""
 
-from trainperf.analysis.diagnosis.detectors.lines import reads
+from trainperf.analysis.diagnosis.detectors.lines import is_read
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s
 from trainperf.analysis.doctor.base import (
     AUDIT,
@@ -47,8 +47,7 @@ _EVENTS = (DATA_STALL_FRACTION, H2D_S, HOST_BOUND_FRACTION, ALLREDUCE_TAIL_S)
 
 def _reads(case: Case) -> str:
     """The lines that read values in the audited step; empty where none does."""
-    audit = case.facts.documents.audit
-    rows = sorted(reads(audit.operators if audit else ()), key=lambda row: -row.calls)
+    rows = sorted(filter(is_read, case.facts.uses), key=lambda row: -row.calls)
     return "; ".join(f"{row.line}: {plural(row.calls, 'read')} per step" for row in rows[:3])
 
 
@@ -215,9 +214,11 @@ STEP_CHECKS: tuple[Check, ...] = (
         causes=("data_wait", "epoch_start"),
         looks=[
             lambda case: failed_by(
-                finding
-                for finding in case.facts.summary.findings
-                if finding.resource == "loader" and finding.fraction
+                [
+                    finding
+                    for finding in case.facts.summary.findings
+                    if finding.resource == "loader" and finding.fraction
+                ]
             ),
             *measured(DATA_WAIT_FRACTION, _PAST_WARM_UP),
             answer(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from trainperf.analysis.roofline.roofline import LAUNCH_S
+from trainperf.analysis.roofline.roofline import launch_s_of
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.machine.chips import Chip
 
@@ -78,14 +78,10 @@ class Products:
             run_s: Seconds of its calls now.
             arithmetic: Whether that is what it takes longest for.
         """
-        peaks, calls_s = self.chip.flops_per_s, min(run_s, use.calls * self._launch_s)
+        peaks, calls_s = self.chip.flops_per_s, min(run_s, use.calls * launch_s_of(self.chip))
         by_peaks = arithmetic and {"fp32", "fp64"} <= {*peaks}
         left = peaks["fp64"] / peaks["fp32"] if by_peaks else 0.5
         return calls_s + left * (run_s - calls_s)
-
-    @property
-    def _launch_s(self) -> float:
-        return LAUNCH_S if self.chip.launch_s is None else self.chip.launch_s
 
     def _conversions_s(self, use: OperatorUse) -> float:
         """Of weight and input, and in backward of their gradients, for one call.
@@ -97,4 +93,4 @@ class Products:
             return 0.0
         elements = sum(prod(use.shapes[index]) for index in (place - 1, place))
         # Four bytes are read and two written, or the other way round; a call, and autograd's node.
-        return times * (6 * elements / self.chip.memory_bytes_per_s + 4 * self._launch_s)
+        return times * (6 * elements / self.chip.memory_bytes_per_s + 4 * launch_s_of(self.chip))

@@ -20,6 +20,12 @@ Bound = Literal["compute", "memory", "launch", "transfer", "host"]
 LAUNCH_S = 5e-6
 """Host time to launch an operator from Python where it was not measured: an order of magnitude."""
 
+
+def launch_s_of(chip: Chip) -> float:
+    """Host seconds of one launch, as measured where it was."""
+    return LAUNCH_S if chip.launch_s is None else chip.launch_s
+
+
 Phase = Literal["forward", "backward", "optimizer"]
 _PARTS_OF: dict[Phase, tuple[Part, ...]] = {
     "forward": ("forward",),
@@ -90,14 +96,16 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 def roofline(audit: StepAudit, chip: Chip) -> Roofline:
     """The floors of an audited step on a chip."""
     floors = [_floor(use, chip) for use in audit.operators]
-    matmuls = (use for use in audit.operators if use.matmul_flops)
     return Roofline(
         chip=chip,
         step=_total("step", floors, PARTS),
         phases={phase: _total(phase, floors, parts) for phase, parts in _PARTS_OF.items()},
         operators=tuple(floors),
         unknown_precisions=tuple(
-            sorted({use.precision for use in matmuls} - chip.flops_per_s.keys())
+            sorted(
+                {use.precision for use in audit.operators if use.matmul_flops}
+                - chip.flops_per_s.keys()
+            )
         ),
     )
 
@@ -112,7 +120,7 @@ def faster(chip: Chip, factor: float) -> Chip:
 
 
 def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
-    launch_s = use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
+    launch_s = use.calls * launch_s_of(chip)
     if use.place == "host":
         return OperatorFloor(use=use, bound="host", launch_s=launch_s)
     if use.place == "link":

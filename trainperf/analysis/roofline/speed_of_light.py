@@ -18,15 +18,12 @@ from trainperf.traces.results import RankTrace
 MOST_OPERATORS = 12
 """Operators listed."""
 
-_COPY, _CONVOLUTION = "copy_", "convolution"
 _FAMILIES = {
-    "_to_copy": _COPY,
-    "clone": _COPY,
-    "contiguous": _COPY,
-    "mkldnn_convolution": _CONVOLUTION,
-    "cudnn_convolution": _CONVOLUTION,
-    "miopen_convolution": _CONVOLUTION,
-    "_convolution": _CONVOLUTION,
+    **dict.fromkeys(("_to_copy", "clone", "contiguous"), "copy_"),
+    **dict.fromkeys(
+        ("mkldnn_convolution", "cudnn_convolution", "miopen_convolution", "_convolution"),
+        "convolution",
+    ),
 }
 """Operators that an audit lists under one name and a trace under another."""
 

@@ -62,9 +62,12 @@ def dimensions(
     if step_s <= 0 or not any(phase in phases_s for phase in WORK):
         return None
     moving_s = phases_s.get("h2d")
+    # Where no operator runs a host that computes launches: Python, autograd.
+    left_s = 0.0 if ahead or not spent_s else max(0.0, work_s - sum(spent_s.values()))
+    weights = spent_s and {**spent_s, "launch": spent_s["launch"] + left_s}
     return _named(
         {
-            **_split(work_s / step_s, _with_rest(spent_s, 0.0 if ahead else work_s)),
+            **_split(work_s / step_s, weights),
             "transfer": None if moving_s is None else moving_s / step_s,
             "synchronisation": waiting_s / step_s,
         },
@@ -96,8 +99,7 @@ def _from_trace(totals: TraceTotals, weights: Mapping[str, float] | None) -> Dim
 
 def _named(shares: Mapping[str, float | None], basis: Basis) -> Dimensions:
     """What is left over is `other`; rounding must not make it negative."""
-    ordered = {name: shares.get(name) for name in NAMES}
-    measured = {name: part for name, part in ordered.items() if part is not None}
+    measured = {name: part for name in NAMES if (part := shares.get(name)) is not None}
     measured["other"] = max(0.0, 1.0 - sum(measured.values()))
     return Dimensions(shares=measured, basis=basis)
 
@@ -128,11 +130,3 @@ def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float]
     if not weights or total <= 0:
         return {"undivided": work}
     return {name: work * weights[name] / total for name in MODELLED}
-
-
-def _with_rest(spent_s: Mapping[str, float] | None, work_s: float) -> Mapping[str, float] | None:
-    """Where no operator runs the host launches: Python, autograd."""
-    if not spent_s:
-        return None
-    left_s = max(0.0, work_s - sum(spent_s.values()))
-    return {**spent_s, "launch": spent_s["launch"] + left_s}

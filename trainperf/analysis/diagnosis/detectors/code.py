@@ -18,9 +18,9 @@ from trainperf.analysis.diagnosis.detectors.lines import (
     READS,
     calls_of,
     is_near,
+    is_read,
     lines_of,
     place_of,
-    reads,
 )
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import PlainCode
@@ -58,12 +58,14 @@ def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # 
     """
     rows = _metrics(account)
     where, called_at = place_of(rows)
-    calls = plural(calls_of(rows), "operator")
     return Cause(
         id="metrics_every_batch",
         title=f"a metric in every batch takes {share(account.share(total_s(rows)))} of the step",
         evidence=(
-            f"{calls} that no gradient flows through and no loss needs",
+            (
+                f"{plural(calls_of(rows), 'operator')} that no gradient flows through and no loss "
+                "needs"
+            ),
             *lines_of(rows),
         ),
         changes=(
@@ -116,8 +118,7 @@ def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
 def _value_loop(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 an audit's rows
     """Python decides value by value what one operator could do for all."""
     rows = read_in_loops(account.regions)
-    read = {id(use) for use in reads(region.use for region in rows)}
-    reading = [region for region in rows if id(region.use) in read]
+    reading = [region for region in rows if is_read(region.use)]
     where, called_at = place_of(reading)
     return Cause(
         id="hidden_syncs",
@@ -143,7 +144,9 @@ def read_in_loops(regions: Sequence[Region]) -> list[Region]:
     # Of the operators of a line the last one counts, which is called most.
     uses = sorted((region.use for region in regions), key=lambda use: use.calls)
     often = {use.line: use.calls for use in uses if use.part == "forward" and use.line}
-    repeated = {use.line: use.calls for use in reads(uses) if use.calls >= LOOP and use.line}
+    repeated = {
+        use.line: use.calls for use in filter(is_read, uses) if use.calls >= LOOP and use.line
+    }
     chosen = {
         place
         for line, calls in repeated.items()
@@ -190,16 +193,15 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _read_from_device(facts: Facts) -> list[OperatorUse]:
     """Operators of the audit that hand a value to the host, the most frequent first."""
-    rows = [use for use in reads(facts.uses) if use.place != "host"]
-    rows += [
+    copies = (
         use
         for use in facts.uses
         if use.place == "link"
         and use.line
-        and use not in rows
         and ((use.part == "forward" and "_to_copy" in use.name) or use.name.startswith(READS))
-    ]
-    return sorted(rows, key=lambda use: -use.calls)
+    )
+    rows = (use for use in facts.uses if is_read(use) and use.place != "host")
+    return sorted(dict.fromkeys((*rows, *copies)), key=lambda use: -use.calls)
 
 
 def _both_wait_s(account: StepAccount, trace: RankTrace | None) -> float:

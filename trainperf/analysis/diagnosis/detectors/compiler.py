@@ -84,11 +84,11 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     )
     # In a fit of seconds the first step always stands out and never matters.
     matters = lost_s >= 1.0 if compiles else beyond_s >= 10.0
-    if not matters or account.share_of_fit(lost_s) < LIMITS.notable:
+    if not matters or account.share(lost_s, "fit") < LIMITS.notable:
         return None
     return Cause(
         id="first_step",
-        title=f"{what} takes {share(account.share_of_fit(lost_s))} of the fit"
+        title=f"{what} takes {share(account.share(lost_s, 'fit'))} of the fit"
         + (" beyond what it saves" if compiles else ""),
         evidence=(
             f"{duration(compiled_s)} to compile, then {duration(step_s)} per step",
@@ -107,7 +107,15 @@ _SIZE = re.compile(
     r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)"
     r"\. expected (?P<was>\S+), actual (?P<now>\S+)"
 )
-_EQUAL = re.compile(r"(?P<name>[^=<>!]+) == (?P<was>[^=]+)")
+_FAILED = (
+    (_SIZE, "dimension {dim} of {name} was {was}, then {now}"),
+    (
+        re.compile(r"\A(?P<name>[^=<>!]+) == (?P<was>[^=]+)\Z"),
+        "{name} was {was} when it was compiled, and has changed",
+    ),
+)
+"""A guard in torch's words and in ours: what was compiled for, and what came."""
+
 _LINE = re.compile(r"# (\S*[/\\])?(?P<file>[^\s/\\]+):(?P<line>\d+) in ")
 """Where torch says which line of the user's a guard is for."""
 
@@ -143,7 +151,7 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     )
     return Cause(
         id="recompiles",
-        title=f"recompilation takes {share(account.share_of_fit(lost_s))} of the fit",
+        title=f"recompilation takes {share(account.share(lost_s, 'fit'))} of the fit",
         evidence=(
             (
                 f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
@@ -176,12 +184,8 @@ def _guard(graph: Compiled) -> tuple[str, str]:
 
 def _in_words(reason: str) -> str:
     """What was compiled for, and what came, where torch says it in one of these ways."""
-    sizes, equal = _SIZE.search(reason), _EQUAL.fullmatch(reason)
-    if sizes is not None:
-        return "dimension {dim} of {name} was {was}, then {now}".format(**sizes.groupdict())
-    if equal is not None:
-        return "{name} was {was} when it was compiled, and has changed".format(**equal.groupdict())
-    return reason
+    matches = ((pattern.search(reason), words) for pattern, words in _FAILED)
+    return next((words.format(**match.groupdict()) for match, words in matches if match), reason)
 
 
 def _short(text: str) -> str:
@@ -213,11 +217,16 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     Wrong where: the break is between layers that take long: two graphs are then as fast as one.
     To confirm: `torch.compile(…, fullgraph=True)`; `trainperf prove` with the break removed.
     """
-    every = facts.compilation.breaks
-    others = [each for each in every if not _OF_DDP.search(f"{each.where} {each.reason}")]
-    if not others:
+    breaks = sorted(
+        (
+            each
+            for each in facts.compilation.breaks
+            if not _OF_DDP.search(f"{each.where} {each.reason}")
+        ),
+        key=lambda each: bool(_INSTALLED.search(each.where)),
+    )
+    if not breaks:
         return None
-    breaks = sorted(others, key=lambda each: bool(_INSTALLED.search(each.where)))
     first, installed = breaks[0], _INSTALLED.search(breaks[0].where)
     packages = dict.fromkeys(
         match["package"] for each in breaks if (match := _INSTALLED.search(each.where))
@@ -318,22 +327,6 @@ def ddp_pieces(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG
     )
 
 
-_SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
-"""Environment variables that switch the compiler off."""
-
-_UNCOMPILED = {
-    "call_compiled": (
-        "the model was given to torch.compile, and nothing was compiled",
-        "torch built no graph in this process",
-    ),
-    "compile_it": (
-        "torch_compile=True was given, and the model is not compiled",
-        "neither the model nor a module in it is a compiled one as training begins",
-    ),
-}
-"""The change, what it is about, and by what it is seen."""
-
-
 def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
     """Compiling was asked for, and the model runs as it is written.
 
@@ -345,14 +338,26 @@ def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     To confirm: `TORCH_LOGS=graph_code` prints graphs where anything is compiled.
     """
     settings = facts.settings
-    off = next((name for name in _SWITCHES if settings.get(name) == "1"), "")
+    switches = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+    off = next((name for name in switches if settings.get(name) == "1"), "")
     compiled = settings.get("compiled")
     unused = compiled is True and settings.get("ran_compiled") is False and facts.run.steps
     lost = compiled is False and settings.get("compile_option") is True
     if not unused and not lost:
         return None
-    change = "call_compiled" if unused else "compile_it"
-    title, evidence = _UNCOMPILED[change]
+    change, title, evidence = (
+        (
+            "call_compiled",
+            "the model was given to torch.compile, and nothing was compiled",
+            "torch built no graph in this process",
+        )
+        if unused
+        else (
+            "compile_it",
+            "torch_compile=True was given, and the model is not compiled",
+            "neither the model nor a module in it is a compiled one as training begins",
+        )
+    )
     return Cause(
         id="not_compiled",
         title=title,

@@ -1,6 +1,6 @@
 """Detector of changes over time: steps that become slower."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -8,8 +8,8 @@ from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.detectors.memory import gathering
-from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import Moved, RunChange
+from trainperf.analysis.diagnosis.facts import Facts, slows
+from trainperf.analysis.summary.schema import CauseFacts, Moved, RunChange
 from trainperf.core.choice import first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
@@ -65,9 +65,11 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _slower(
     change: RunChange,
+    facts: Facts,
     does: str,
     title: str,
-    evidence: tuple[str, ...],
+    evidence: Sequence[str],
+    further: Sequence[str] = (),
     where: str = "",
     **values: str,
 ) -> Cause:
@@ -75,16 +77,19 @@ def _slower(
 
     Args:
         change: That way.
+        facts: Of the run.
         does: The change of the catalogue.
         title: What grew, by how much.
-        evidence: Numbers.
+        evidence: Numbers, before what moved along.
+        further: Evidence after that.
         where: The line.
         values: For the words of the change of the catalogue.
     """
+    filled = ", as the device's memory became full" if _filled(change, facts) else ""
     return Cause(
         id="slower_since",
-        title=title,
-        evidence=evidence,
+        title=f"{title}{filled}",
+        evidence=(*evidence, *_along(change.moved), *_used(change, facts), *further),
         changes=(Use(change=does, values=values),),
         claim=Claim(pauses_s={"slower_since": change.lost_s}),
         where=where,
@@ -96,8 +101,18 @@ def _slower(
 
 def _of_the_machine(level: RunChange, facts: Facts) -> bool:
     """Whether the machine was seen to make these steps as much longer."""
-    last = (level.until_step or facts.run.steps) - 1
-    return facts.machine_slowed(level.from_step, last, level.ends_s / level.begins_s - 1)
+    end, slower = level.until_step or facts.run.steps, level.ends_s / level.begins_s - 1
+    return any(
+        _steps_between(cause, level.from_step, end) >= LIMITS.regular * (end - level.from_step)
+        for cause in facts.machine_causes
+        if slows(cause) and (cause.slower or 0.0) >= LIMITS.regular * slower
+    )
+
+
+def _steps_between(cause: CauseFacts, first: int, end: int) -> float:
+    """Steps in which it was there: it may have come and gone, as often here as anywhere."""
+    between = min(end, cause.last_step + 1) - max(first, cause.first_step)
+    return between * cause.steps / (cause.last_step - cause.first_step + 1)
 
 
 def _level(level: RunChange, facts: Facts) -> Cause:
@@ -110,16 +125,15 @@ def _level(level: RunChange, facts: Facts) -> Cause:
     what, begins_s, ends_s = _what_grew(level)
     return _slower(
         level,
+        facts,
         _changed(level, facts),
         title=f"{when} {share(level.ends_s / level.begins_s - 1)} longer: {what}, "
-        f"+{duration(ends_s - begins_s)}{_full(level, facts)}",
+        f"+{duration(ends_s - begins_s)}",
         evidence=(
             (
                 f"change point: a step takes {duration(level.begins_s)} before and "
                 f"{duration(level.ends_s)} after (steady steps)"
             ),
-            *_along(level.moved),
-            *_used(level, facts),
         ),
         name="",
         since=f"from step {level.from_step:,} on",
@@ -143,17 +157,18 @@ def _drift(drift: RunChange, facts: Facts) -> Cause:
     what, begins_s, ends_s = _what_grew(drift)
     return _slower(
         drift,
+        facts,
         change,
         title=f"steps get slower all the time: {what}{',' if what == _ALIKE else ' grows'} from "
-        f"{duration(begins_s)} to {duration(ends_s)} per step{_full(drift, facts)}",
+        f"{duration(begins_s)} to {duration(ends_s)} per step",
         evidence=(
             (
                 f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
                 f"last: {share(drift.ends_s / drift.begins_s - 1)} longer"
             ),
             *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
-            *_along(drift.moved),
-            *_used(drift, facts),
+        ),
+        further=(
             *sampled(line),
             *(
                 (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
@@ -207,10 +222,6 @@ def _filled(change: RunChange, facts: Facts) -> Moved | None:
     full = 0.97 * (facts.number("device_memory_bytes") or inf)
     used = (each for each in change.moved if each.fact == "device_used_bytes")
     return next((each for each in used if each.before < full <= each.after), None)
-
-
-def _full(change: RunChange, facts: Facts) -> str:
-    return ", as the device's memory became full" if _filled(change, facts) else ""
 
 
 def _used(change: RunChange, facts: Facts) -> tuple[str, ...]:

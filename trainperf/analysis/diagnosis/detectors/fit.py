@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
+from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import heaviest, sampled
 from trainperf.analysis.diagnosis.detectors.validation import cheaper
@@ -44,9 +44,8 @@ def _pause(
     further can be changed costs nothing, and is said as soon as they matter at all.
     """
     number, line = facts.summary.gaps.get(kind, 0), facts.summary.owner(kind)
-    claim = of_pause(account, kind, number)
-    spent_s = claim.pauses_s[kind]
-    lost = account.share_of_fit(spent_s)
+    spent_s = account.pauses_s.get(kind, 0.0)
+    lost = account.share(spent_s, "fit")
     left = max(1 - lost, 0.001)
     # Rounded first: half a millionth must not make a whole number the next one.
     fewer = max(2, math.ceil(round(lost * (1 - LIMITS.worth) / (left * LIMITS.worth), 6)))
@@ -73,7 +72,8 @@ def _pause(
             *heaviest(facts, kind),
         ),
         changes=changes,
-        claim=claim,
+        # After each of them the caches are cold.
+        claim=Claim(pauses_s={kind: spent_s}, interruptions=number),
         where="" if line is None else line.where,
     )
 
@@ -131,9 +131,15 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         or not_covered(facts.summary.reading(STEP_MEAN_S))
     ):
         return None
-    are = "is" if steps == 1 else "are"
     change, title = first_that_holds(
-        (("train_longer", f"{plural(steps, 'step')} {are} too few for a steady state"), few),
+        (
+            (
+                "train_longer",
+                plural(steps, "step")
+                + f" {'is' if steps == 1 else 'are'} too few for a steady state",
+            ),
+            few,
+        ),
         (
             ("log_more", "the means in the log are too few, or too far apart, for a steady state"),
             not_covered(facts.summary.reading(STEP_S)),
@@ -172,7 +178,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     spent_s, most = sum(prepared_s.values()), max(prepared_s, key=prepared_s.__getitem__)
     line, why = facts.summary.owner(most), facts.settings.get("datasets_cache")
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
-    lost = spent_s / (account.whole_s(claim) or math.inf)
+    lost = spent_s / (account.whole_s(claim.scope) or math.inf)
     waited_for = (line or most in MAPS) and spent_s >= LIMITS.mostly * account.fit_s
     least_s = ATTENTION_S * (LIMITS.critical if waited_for else 1.0)
     if spent_s < least_s or lost < LIMITS.critical:
@@ -190,7 +196,12 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
         f"{', '.join((f'{share(lost)} of all it takes', *mostly))}",
         evidence=(
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
-            *texts_of(most in MAPS and not why and KEPT),
+            *texts_of(
+                most in MAPS
+                and not why
+                and "the next start finds it in datasets' cache, unless the dataset was made in "
+                "memory"
+            ),
             *sampled(line),
             *heaviest(facts, most),
         ),
@@ -203,7 +214,6 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 MAPS = (DATASET_MAP, DATASET_MAP_IN_PROCESSES)
-KEPT = "the next start finds it in datasets' cache, unless the dataset was made in memory"
 
 
 def _prepared_s(account: StepAccount, facts: Facts) -> dict[str, float]:
@@ -268,7 +278,7 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="slow_steps",
         title=f"{which} takes {duration(slow.slow_s)} instead of {duration(slow.typical_s)}: "
-        f"{share(account.share_of_fit(lost_s))} of the fit",
+        f"{share(account.share(lost_s, 'fit'))} of the fit",
         evidence=(
             f"{plural(slow.steps, 'slow step')} of {slow.of_steps:,}",
             f"{share(slow.phase_fraction)} of what they take longer is in {words(slow.phase)}",

@@ -93,12 +93,14 @@ def logging(account: StepAccount, facts: Facts) -> Cause | None:
     if not rows or not logs or account.share(inside_s + after_s) < LIMITS.notable:
         return None
     claim, threads, (where, called_at) = of_regions(rows), _writers(account), place_of(rows)
-    calls = plural(calls_of(rows), "operator")
     return Cause(
         id="logging",
         title=f"logging takes {share(account.share(inside_s + after_s))} of the step",
         evidence=(
-            f"{duration(inside_s)} per step in the {calls} that it calls",
+            (
+                f"{duration(inside_s)} per step in the {plural(calls_of(rows), 'operator')} that "
+                "it calls"
+            ),
             f"{duration(after_s)} after the last hook"
             + ("" if every is None else f", log_every_n_steps={every:.0f}"),
             *_meanwhile(account, threads),
@@ -316,14 +318,16 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     once_s = max(0.0, first_s - step_s) if first_s and step_s and not unusual else 0.0
     asked_s = {call.where: call.fraction * account.steps_s for call in facts.summary.collects}
     by_hand = [*asked_s] if sum(asked_s.values()) >= LIMITS.mostly * paused_s else []
-    per_step_s = paused_s / max(1, facts.run.steps)
-    if account.share_of_fit(paused_s - once_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
+    if account.share(paused_s - once_s, "fit") < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
         id="garbage",
-        title=f"the garbage collector takes {share(account.share_of_fit(paused_s))} of the fit",
+        title=f"the garbage collector takes {share(account.share(paused_s, 'fit'))} of the fit",
         evidence=(
-            f"{duration(paused_s)} of pauses inside steps, {duration(per_step_s)} per step",
+            (
+                f"{duration(paused_s)} of pauses inside steps, "
+                f"{duration(paused_s / max(1, facts.run.steps))} per step"
+            ),
             *(
                 f"{COLLECT} at {line}: {share(min(1.0, asked_s[line] / paused_s))} of them"
                 for line in by_hand[:2]

@@ -91,8 +91,7 @@ def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
         for row in called
         if (row.use.repeated, row.use.passes) == (name, number) and row.use.calls >= number - 1
     ]
-    written = sum(row.use.written_bytes for row in rows)
-    if room_for(account, facts, more_bytes=written) is None:
+    if room_for(account, facts, more_bytes=sum(row.use.written_bytes for row in rows)) is None:
         return None
     claim = of_regions(rows, stays_s=sum(_at_once_s(row, number, facts) for row in rows))
     # Of the gaps before passes that are heard as micro-batches one comes after an update.
@@ -207,7 +206,6 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
     if not most_calls or account.share(claim.removes_s) < least:
         return None
     calls = count(calls_of(rows))
-    one_operator = Use(change="one_operator", values={"where": place_of(rows)[0]})
     return cause_in_operators(
         Cause(
             id="launch_bound",
@@ -216,7 +214,9 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
             else f"{calls} tiny operators keep the step busy launching",
             evidence=(),
             changes=(
-                *all_that_hold((one_operator, loops)),
+                *all_that_hold(
+                    (Use(change="one_operator", values={"where": place_of(rows)[0]}), loops)
+                ),
                 *_fewer_launches(account, facts, claim.removes_s),
             ),
             claim=claim,
@@ -247,13 +247,15 @@ def _loop_in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     if part < LIMITS.critical or sum(each.calls for each in often) < MANY_CALLS * least:
         return None
     lost_s, where = min(part * account.step_s, work.removes_s), line.where if line else ""
-    named = (f"{each.name.removeprefix('aten::')} {each.calls // steps:,} times" for each in often)
+    named = ", ".join(
+        f"{each.name.removeprefix('aten::')} {each.calls // steps:,} times" for each in often[:4]
+    )
     return Cause(
         id="launch_bound",
         title=f"a Python loop launches {count(sum(each.calls for each in often) / steps)} tiny "
         "operators in a step",
         evidence=(
-            f"{', '.join(list(named)[:4])} in a captured step: {share(part)} of it by themselves",
+            f"{named} in a captured step: {share(part)} of it by themselves",
             *sampled(line),
         ),
         changes=(Use(change="one_operator", values={"where": where or "their line"}),),
@@ -286,17 +288,18 @@ def _fits_a_core(account: StepAccount, facts: Facts) -> bool:
 
     It is taken to do a FLOP in the time in which it reads a byte; what launches is the same.
     """
-    if account.device is None or not facts.uses or facts.run.world_size > 1:
-        return False
     work = sum(max(use.flops, use.moved_bytes) for use in facts.uses)
-    return work / REFILL_BYTES * REFILL_S < LIMITS.mostly * account.step_s
+    little = bool(facts.uses) and work / REFILL_BYTES * REFILL_S < LIMITS.mostly * account.step_s
+    return little and account.device is not None and facts.run.world_size == 1
 
 
 def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:
-    rows = max(1, round(facts.samples_in(account.step_s)))
     return Use(
         change="larger_micro_batches",
-        values={"number": count(facts.micro_batches), "rows": rows},
+        values={
+            "number": count(facts.micro_batches),
+            "rows": max(1, round(facts.samples_in(account.step_s))),
+        },
         step_s=account.step_s - saved_s,
     )
 

@@ -70,8 +70,7 @@ def sampled(line: LineShare | None) -> tuple[str, ...]:
 
 def heaviest(facts: Facts, slot: str) -> tuple[str, ...]:
     """The lines of a pause that take a tenth of it each, where there are several."""
-    lines = facts.summary.lines_in(slot).lines
-    heavy = [line for line in lines if line.fraction >= LIMITS.notable]
+    heavy = [r for r in facts.summary.lines_in(slot).lines if r.fraction >= LIMITS.notable]
     listed = ", ".join(f"{line.where} {share(line.fraction)}" for line in heavy[:3])
     return texts_of(len(heavy) > 1 and listed)
 
@@ -87,10 +86,7 @@ def _split(line: str) -> tuple[str, int]:
     return file, int(number) if number.isdecimal() else 0
 
 
-def reads(uses: Iterable[OperatorUse]) -> list[OperatorUse]:
-    """Those that hand a value to Python, in forward and from a known line."""
-    return [
-        use
-        for use in uses
-        if use.part == "forward" and use.line and not use.logs and use.name.startswith(READS)
-    ]
+def is_read(use: OperatorUse) -> bool:
+    """Whether it hands a value to Python, in forward and from a known line."""
+    placed = use.part == "forward" and bool(use.line) and not use.logs
+    return placed and use.name.startswith(READS)

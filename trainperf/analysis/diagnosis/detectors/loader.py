@@ -85,10 +85,11 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     # Workers ready to run for a third of their time are slowed by what they wait for.
     loads, waits = of_loader(account), Claim(removes_s=waited * account.step_s)
     by_loader = crowded and workers_waited >= 1 / 3 and loads.removes_s > waits.removes_s
-    who = plural(host.threads, "thread") + (
-        f" and {plural(host.workers, 'worker')}" if host.workers else ""
+    who = (
+        plural(host.threads, "thread")
+        + (f" and {plural(host.workers, 'worker')}" if host.workers else "")
+        + (f" of {each} threads" if each > 1 else "")
     )
-    who += f" of {each} threads" if each > 1 else ""
     whole = f"{plural(host.ranks, 'rank')} with {who} each" if host.ranks > 1 else who
     lacks = (
         f"workers wait for a CPU {share(workers_waited)}"
@@ -311,17 +312,16 @@ def _as_planned(plan: WorkerPlan | None, loader: LoaderAccount, rest_s: float) -
     """The number of workers that the law says; none where it helps nowhere."""
     if plan is None:
         return ()
-    number = plan.workers
     return (
         Use(
             change="more_workers" if plan.threads is None else "workers_and_threads",
             values={
-                "workers": plural(number, "worker"),
-                "number": number,
+                "workers": plural(plan.workers, "worker"),
+                "number": plan.workers,
                 "threads": plan.threads,
             },
             step_s=plan.step_s,
-            least_s=max(rest_s, loader.making_s / number),
+            least_s=max(rest_s, loader.making_s / plan.workers),
         ),
     )
 
@@ -390,34 +390,33 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         first_s = first_batches_s(account, facts)
         # Code of the user's own passes between the epochs of a plain loop.
         between_s = 0.0 if facts.loop.own else account.pauses_s.get("epoch_boundary", 0.0)
-        spent_s = between_s + first_s
-        much = (
-            f"{duration(spent_s / epochs)} in each of {plural(epochs, 'epoch')}: "
-            f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
-        )
+        each_s = (between_s + first_s) / epochs
         # Another loader of as many workers takes as long to start.
         alike = facts.number("validation_workers") == facts.number("num_workers")
         anew = alike and not facts.number("validation_persistent")
         starts = facts.summary.gaps.get("validation", 0) if anew else 0
-        again_s = min(starts * spent_s / epochs, account.pauses_s.get("validation", 0.0))
-        much += f"; {duration(again_s)} in {plural(starts, 'validation')}" if again_s else ""
-        claim = Claim(pauses_s={"epoch_boundary": spent_s, "validation": again_s})
-        spent_s += again_s
+        again_s = min(starts * each_s, account.pauses_s.get("validation", 0.0))
+        much = (
+            f"{duration(each_s)} in each of {plural(epochs, 'epoch')}: {duration(between_s)} "
+            f"between epochs and {duration(first_s)} for their first batches"
+            + (f"; {duration(again_s)} in {plural(starts, 'validation')}" if again_s else "")
+        )
+        claim = Claim(pauses_s={"epoch_boundary": between_s + first_s, "validation": again_s})
     elif slow is not None and slow.phase == "data_wait":
         length = (facts.number("dataset_samples") or 0.0) / (facts.number("batch_size") or 1.0)
         if abs(slow.every - length / facts.run.world_size / facts.micro_batches) >= 1:
             return None
         per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps
-        spent_s = per_step_s * max(slow.of_steps, facts.run.steady_steps)
+        all_s = per_step_s * max(slow.of_steps, facts.run.steady_steps)
         more = duration(slow.slow_s - slow.typical_s)
         much = f"{more} more in one step of {slow.every}: the length of the loader's epoch"
-        claim = Claim(pauses_s={"epoch_boundary": spent_s}, owns_s={"data_wait": per_step_s})
+        claim = Claim(pauses_s={"epoch_boundary": all_s}, owns_s={"data_wait": per_step_s})
     else:
         return None
-    inside = sampled_workers(facts)
+    inside, spent_s = sampled_workers(facts), sum(claim.pauses_s.values())
     return Cause(
         id="epoch_start",
-        title=f"{share(account.share_of_fit(spent_s))} of the fit goes into starting epochs",
+        title=f"{share(account.share(spent_s, 'fit'))} of the fit goes into starting epochs",
         evidence=texts_of(
             much,
             inside is not None

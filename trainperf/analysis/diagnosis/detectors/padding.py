@@ -105,11 +105,7 @@ def _less_padding(facts: Facts) -> Use:
         ("pack_rows", 0 < facts.summary.median_length <= capacity / 2 and not in_order),
         ("similar_lengths", True),
     )
-    version = facts.run.software.get("transformers", "")
-    return Use(
-        change=change,
-        values={"longest": longest, "capacity": round(capacity), "version": version},
-    )
+    return Use(change=change, values={"longest": longest, "capacity": round(capacity)})
 
 
 def _tokens(lengths: Mapping[int, int]) -> float:

@@ -30,14 +30,16 @@ def longest_answer(account: StepAccount, facts: Facts) -> Cause | None:
     """
     answers, rollout_s = facts.summary.answers or AnswerFacts(), account.spent(ROLLOUT)
     waits = 1.0 - answers.usual / answers.longest if answers.longest else 0.0
-    most, kind = "up to " if answers.usual_is == "mean" else "", answers.usual_is
-    longest, usual = count(answers.longest), count(answers.usual)
+    most = "up to " if answers.usual_is == "mean" else ""
     of = f" of {count(answers.number)} answers" if answers.number else " answer"
     return Cause(
         id="longest_answer",
         title=f"{most}{share(waits)} of the rollout waits for the longest answer",
         evidence=(
-            f"the longest{of} has {longest} tokens, the {kind} {usual}",
+            (
+                f"the longest{of} has {count(answers.longest)} tokens, the {answers.usual_is} "
+                f"{count(answers.usual)}"
+            ),
             f"{duration(rollout_s)} of rollout per step",
         ),
         changes=(Use(change="no_straggling_answer"),),
@@ -62,10 +64,9 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     cpus = _cpus(facts, dearest)
     computes = cpus is not None and cpus >= LIMITS.mostly
     owner, name = facts.summary.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
-    divides = None
-    if computes and facts.cpus:
-        part = account.spent(dearest) / claim.removes_s
-        divides = part * max(0.0, 1.0 - max(1.0, cpus or 0.0) / facts.cpus)
+    free = max(0.0, 1.0 - max(1.0, cpus or 0.0) / (facts.cpus or 1))
+    part = account.spent(dearest) / (claim.removes_s or 1.0)
+    divides = part * free if computes and facts.cpus else None
     by_model = computes and dearest == REWARD and account.device is not None
     if by_model or (divides is not None and divides < LIMITS.notable):
         return None

@@ -96,8 +96,10 @@ def _works_more(point: SyncPoint, facts: Facts) -> str:
     elsewhere = {each.cause for each in point.late} - set(WORK) or not own_s or not others_s
     if elsewhere or min(own_s) < (1 + LIMITS.critical) * median(others_s):
         return ""
-    takes, others = duration(min(own_s)), duration(median(others_s))
-    return f"forward takes {takes} there and {others} on the others: more work, or slower CPUs"
+    return (
+        f"forward takes {duration(min(own_s))} there and {duration(median(others_s))} on the "
+        "others: more work, or slower CPUs"
+    )
 
 
 def _line(point: SyncPoint, facts: Facts) -> LineShare | None:
@@ -420,11 +422,16 @@ def _send_less(facts: Facts, tail_s: float) -> tuple[Use, ...]:
         ("reduce_less", True),
     )
     kind = next((each.kind for each in (*small, *collectives)), "")
-    static = facts.settings.get("ddp_static_graph") is False and facts.number("ddp_unused_bytes")
     return (
         *_other_way(facts),
         Use(change=change, values={"megabytes": BUCKET_MB, "kind": kind}),
-        *all_that_hold((Use(change="static_graph"), static)),
+        *all_that_hold(
+            (
+                Use(change="static_graph"),
+                facts.settings.get("ddp_static_graph") is False
+                and facts.number("ddp_unused_bytes"),
+            )
+        ),
     )
 
 
@@ -440,9 +447,8 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with `broadcast_buffers=False`, and the same loss.
     """
     sent, gradients = facts.number("buffer_bytes") or 0.0, facts.number("gradient_bytes") or 0.0
-    code = facts.summary.lines_in("forward").host
-    if code is not None and SENDS_BUFFERS not in code.names[:1]:
-        code = None
+    host = facts.summary.lines_in("forward").host
+    code = host if host is not None and SENDS_BUFFERS in host.names[:1] else None
     claim = of_plain_code(account, "forward", code) if code else Claim()
     # Statistics of normalisations are far less.
     large = sent >= max(1 << 20, LIMITS.notable * gradients)

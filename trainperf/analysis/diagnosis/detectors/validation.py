@@ -43,7 +43,7 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
             {"size": int(size), "samples": round(samples)},
         ),
     ):
-        if account.share_of_fit(spent_s * saves_s / each_s) >= LIMITS.worth:
+        if account.share(spent_s * saves_s / each_s, "fit") >= LIMITS.worth:
             yield Use(change=change, values=values, realises=saves_s / each_s)
 
 
