@@ -124,7 +124,7 @@ def _owner(file: str, function: str) -> Owner:
 
 def _part_of_torch(path: str, function: str) -> Owner:
     inside = (whose for start, whose in _PARTS_OF_TORCH.items() if path.startswith(start))
-    whose = "update" if function == "zero_grad" else next(inside, "torch")
+    whose: Owner = "update" if function == "zero_grad" else next(inside, "torch")
     return "torch" if whose == "update" and function in _NO_UPDATE else whose
 
 
