@@ -1,6 +1,6 @@
 """Detector of changes over time: steps that become slower."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from math import inf
 
@@ -65,11 +65,9 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _slower(
     change: RunChange,
-    facts: Facts,
     does: str,
     title: str,
-    evidence: Sequence[str],
-    further: Sequence[str] = (),
+    evidence: tuple[str, ...],
     where: str = "",
     **values: str,
 ) -> Cause:
@@ -77,19 +75,16 @@ def _slower(
 
     Args:
         change: That way.
-        facts: Of the run.
         does: The change of the catalogue.
         title: What grew, by how much.
-        evidence: Numbers, before what moved along.
-        further: Evidence after that.
+        evidence: Numbers.
         where: The line.
         values: For the words of the change of the catalogue.
     """
-    filled = ", as the device's memory became full" if _filled(change, facts) else ""
     return Cause(
         id="slower_since",
-        title=f"{title}{filled}",
-        evidence=(*evidence, *_along(change.moved), *_used(change, facts), *further),
+        title=title,
+        evidence=evidence,
         changes=(Use(change=does, values=values),),
         claim=Claim(pauses_s={"slower_since": change.lost_s}),
         where=where,
@@ -125,15 +120,16 @@ def _level(level: RunChange, facts: Facts) -> Cause:
     what, begins_s, ends_s = _what_grew(level)
     return _slower(
         level,
-        facts,
         _changed(level, facts),
         title=f"{when} {share(level.ends_s / level.begins_s - 1)} longer: {what}, "
-        f"+{duration(ends_s - begins_s)}",
+        f"+{duration(ends_s - begins_s)}{_full(level, facts)}",
         evidence=(
             (
                 f"change point: a step takes {duration(level.begins_s)} before and "
                 f"{duration(level.ends_s)} after (steady steps)"
             ),
+            *_along(level.moved),
+            *_used(level, facts),
         ),
         name="",
         since=f"from step {level.from_step:,} on",
@@ -157,18 +153,17 @@ def _drift(drift: RunChange, facts: Facts) -> Cause:
     what, begins_s, ends_s = _what_grew(drift)
     return _slower(
         drift,
-        facts,
         change,
         title=f"steps get slower all the time: {what}{',' if what == _ALIKE else ' grows'} from "
-        f"{duration(begins_s)} to {duration(ends_s)} per step",
+        f"{duration(begins_s)} to {duration(ends_s)} per step{_full(drift, facts)}",
         evidence=(
             (
                 f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
                 f"last: {share(drift.ends_s / drift.begins_s - 1)} longer"
             ),
             *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
-        ),
-        further=(
+            *_along(drift.moved),
+            *_used(drift, facts),
             *sampled(line),
             *(
                 (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
@@ -222,6 +217,10 @@ def _filled(change: RunChange, facts: Facts) -> Moved | None:
     full = 0.97 * (facts.number("device_memory_bytes") or inf)
     used = (each for each in change.moved if each.fact == "device_used_bytes")
     return next((each for each in used if each.before < full <= each.after), None)
+
+
+def _full(change: RunChange, facts: Facts) -> str:
+    return ", as the device's memory became full" if _filled(change, facts) else ""
 
 
 def _used(change: RunChange, facts: Facts) -> tuple[str, ...]:
