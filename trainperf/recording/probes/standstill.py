@@ -38,7 +38,7 @@ from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import FINISHED
 from trainperf.recording.guard import log
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.collectives import counting_groups, issued_in
+from trainperf.recording.probes.collectives import issued_in
 from trainperf.recording.probes.contention import scheduled
 from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
 from trainperf.recording.process_objects import last_error
@@ -319,13 +319,13 @@ def _handled(thread: int | None) -> str:
 
 
 def _sequences() -> dict[str, int]:
-    """Process group to the number of collectives begun in it, where all of them count theirs."""
-    with suppress(KeyError, RuntimeError):  # one is gone
-        return {
-            dist.distributed_c10d._world.pg_names[group]: issued_in([group])  # noqa: SLF001
-            for group in counting_groups()
-        }
-    return {}
+    """Process group to the number of collectives begun in it, where its backend counts them."""
+    sequences: dict[str, int] = {}
+    if dist.is_available():
+        for group, name in list(dist.distributed_c10d._world.pg_names.items()):  # noqa: SLF001
+            with suppress(RuntimeError):
+                sequences[name] = issued_in([group])
+    return sequences
 
 
 def _dump(file: Path) -> None:
