@@ -195,8 +195,8 @@ def _content(path: AnyPath) -> bytes:
 
 
 def test_storage_without_its_package_is_refused_before_anything_runs() -> None:
-    """With the command that installs it."""
-    with pytest.raises(ConfigError, match="pip install gcsfs"):
+    """With the package that it takes."""
+    with pytest.raises(ConfigError, match="install gcsfs"):
         LoopMonitor("gs://bucket/job")
 
 
