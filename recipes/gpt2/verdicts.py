@@ -15,7 +15,7 @@ from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.memory import MemoryLedger
-from trainperf.core.formatting.units import count, duration, plural, share
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.stats.sequential import Looks
 from trainperf.reports.comparison import speed
 
@@ -108,7 +108,7 @@ def notes(summary: Summary, settings: Settings) -> list[str]:
     sentences = []
     rate, scale = summary.value("overflow_rate"), summary.value("loss_scale")
     if rate is not None:
-        at = "" if scale is None else f", loss scale {count(scale)} at the end"
+        at = "" if scale is None else f", loss scale {scale:,.6g} at the end"
         sentences.append(f"overflow rate {share(rate)} of the updates{at}")
     compilation = summary.compilation
     # None where the run before had compiled the same.

@@ -223,7 +223,7 @@ def _place(finding: Finding, enough: float) -> tuple[bool, int, int, float]:
         ((0, 2), finding.small),
         ((0, int(partial)), True),
     )
-    return not finding.urgent, group, place, -(finding.return_per_day or 0.0)
+    return not finding.urgent, group, place, 0.0 if group == 4 else -(finding.return_per_day or 0.0)
 
 
 def saving(gain: float) -> float:

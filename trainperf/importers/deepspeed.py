@@ -13,6 +13,7 @@ from pathlib import Path
 from trainperf.core.errors import LogError
 from trainperf.core.phases import Gap, Phase
 from trainperf.core.readings import FIRST_STEP_S
+from trainperf.core.steps.records import Scalar
 from trainperf.importers.base import (
     MS,
     LogEvent,
@@ -61,22 +62,26 @@ class _Update:
     """Updates so far, and how many of them were skipped."""
     last: dict[str, float | None] = field(default_factory=dict)
     """Facts of it alone."""
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    """Of its engine, as that was made."""
 
-    def take(self, line: bytes, fit: LoggedFit) -> None:
+    def take(self, line: bytes) -> None:
         """Read a line before its own."""
         if _TIMERS in line:
             self.micro_batches += b"fwd_microstep: " in line
         elif (progress := _PROGRESS.search(line)) is not None:
             step, skipped = map(int, progress.groups())
             if step > self.counted[0] > 0:
-                since = {"attempts": step - self.counted[0], "overflows": skipped - self.counted[1]}
-                self.last |= since
+                self.last |= {
+                    "attempts": step - self.counted[0],
+                    "overflows": skipped - self.counted[1],
+                }
             self.counted = step, skipped
         elif (memory := _MEMORY.search(line)) is not None:
             held, peak = (round(float(size) * (1 << 30)) for size in memory.groups())
             self.last |= {"allocated_bytes": held, "peak_bytes": peak}
         elif (setting := _SETTING.search(line)) is not None and setting[1] in _SETTINGS:
-            fit.config[_SETTINGS[setting[1]]] = int(setting[2])
+            self.settings[_SETTINGS[setting[1]]] = int(setting[2])
         elif _SAVING.search(line) and (at_ns := _day_ns(line)) is not None:
             self.saving.append(at_ns)
 
@@ -101,7 +106,7 @@ def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
         if _ENGINE_BEGINS.search(line):
             update = _Update(begins=True)
         if _TIMERS not in line or b"fwd: " not in line:
-            update.take(line, fit)
+            update.take(line)
         else:
             at_ns = _day_ns(line)
             if update.begins:
@@ -114,6 +119,7 @@ def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
                 fit.reasons[FIRST_STEP_S] = (
                     "not covered: the log has no time before the end of the first step"
                 )
+            fit.config |= update.settings
             since_ns = None if at_ns is None or before_ns is None else at_ns - before_ns
             yield from _logged(update, line, since_ns, fit)
             update, before_ns = _Update(counted=update.counted), at_ns

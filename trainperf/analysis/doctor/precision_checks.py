@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from trainperf.analysis.diagnosis.tried import sentence
 from trainperf.analysis.doctor.base import Case, Check, answer, imported, measured, shown
 from trainperf.core.artifacts.trials import TrialResult
-from trainperf.core.formatting.units import count, share, size
+from trainperf.core.formatting.units import share, size
 from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
 
 
@@ -141,7 +141,7 @@ PRECISION_CHECKS: tuple[Check, ...] = (
             answer(
                 "pass",
                 shown(OVERFLOW_RATE, "{} of the updates overflowed", share),
-                shown(LOSS_SCALE, "loss scale {}", count),
+                shown(LOSS_SCALE, "loss scale {}", "{:,.6g}".format),
             ),
         ],
     ),

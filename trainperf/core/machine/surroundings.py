@@ -66,7 +66,8 @@ def packages() -> dict[str, str]:
         if name in sys.modules:
             with suppress(metadata.PackageNotFoundError):
                 versions[name] = metadata.version(_DISTRIBUTIONS.get(name, name))
-    return versions
+    # One without metadata, as a broken uninstall leaves it, has none either.
+    return {name: version for name, version in versions.items() if version}
 
 
 def cpu_model(root: Path = ROOT) -> str | None:

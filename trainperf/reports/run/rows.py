@@ -113,7 +113,7 @@ def facts(summary: Summary) -> list[str]:
     """Throughput and the other single numbers that were measured, e.g. `p95 55.3 ms`."""
     latency = summary.value(readings.LATENCY_S) is not None
     scale = summary.value(readings.LOSS_SCALE)
-    at_scale = "" if scale is None else f" (scale {count(scale)})"
+    at_scale = "" if scale is None else f" (scale {scale:,.6g})"
     # An inference loop has the percentiles of its latency; in a window the first step is another.
     single: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
         (readings.PADDING_FRACTION, "padding", fine_share, True),
