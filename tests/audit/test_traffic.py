@@ -78,6 +78,7 @@ TABLE, ROWS = torch.ones(1000, 16), torch.arange(5)
         (lambda: ONE.copy_(OTHER), 40, 40),
         (ONE.zero_, 0, 40),
         (lambda: torch.mul(OTHER, 2.0, out=ONE), 40, 40),
+        (lambda: torch.maximum(ONE, OTHER, out=ONE), 80, 40),
         # A look-up reads the rows that it looks up, not the whole table.
         (lambda: functional.embedding(ROWS, TABLE), 5 * 16 * 4 + 5 * 8, 5 * 16 * 4),
     ],

@@ -55,6 +55,15 @@ class SlowLoss(Trainer):
         return loss
 
 
+def test_a_callback_of_several_trainers_measures_the_one_that_trains(tmp_path: Path) -> None:
+    """As of folds: the Trainers before it are still there."""
+    callback = quiet(dirpath=str(tmp_path))
+    trainers = [trainer(tmp_path / str(number), callback) for number in range(2)]
+    for each in trainers:
+        each.train()
+        assert min(written(callback).phase_s("forward")) > 0
+
+
 @pytest.mark.parametrize(
     ("phase", "events", "planted"),
     [

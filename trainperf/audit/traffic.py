@@ -28,7 +28,7 @@ def accesses_of(
     works = bool(results or written) or name in _READS_ONLY
     if not works or name in _ALLOCATIONS or reshapes:
         return ()
-    read = _read(func, name, given, written)
+    read = _read(func, name, args, kwargs)
     read_bytes = _LOOKUPS[name](read, results) if name in _LOOKUPS else map(stored_bytes, read)
     accesses = (
         *map(_access, read, read_bytes),
@@ -40,16 +40,19 @@ def accesses_of(
 
 
 def _read(
-    func: Operator, name: str, given: Sequence[Tensor], written: Sequence[Tensor]
+    func: Operator, name: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> list[Tensor]:
     """The tensors whose values the call needs: not those that it only replaces."""
     if name in _SHAPE_ONLY:
         return []
-    # What is given as `out=` is not read.
+    # What is given as `out=` is not read there; it may be given to be read as well.
     into_out = str(func).rpartition(".")[2].endswith(("out", "grad_input"))
     replaces = name in _REPLACES or name.startswith("_foreach_copy") or into_out
-    replaced = {id(tensor) for tensor in written if replaces}
-    return [tensor for tensor in given if id(tensor) not in replaced]
+    parameters = [*bound(func, args, kwargs)] if replaces else []
+    kept = [
+        value for each, value in parameters if not (each.alias_info and each.alias_info.is_write)
+    ]
+    return tensors_in(kept if parameters else [*args, *kwargs.values()])
 
 
 def stored_bytes(tensor: Tensor) -> int:

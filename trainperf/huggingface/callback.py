@@ -84,7 +84,7 @@ class TrainPerfCallback(FitOptions, TrainerCallback, AbstractContextManager["Tra
         begun, self._begun = self._begun or Fit(self), None
         if begun.tries:
             without_reports(self)
-        self.training = MeasuredTraining(begun, self)
+        self.training = MeasuredTraining(begun, self, state)
         # No event tells of a training that raised: its hooks go with the Trainer at the latest.
         weakref.finalize(state, begun.remove_hooks).atexit = False
 

@@ -18,14 +18,19 @@ from trainperf.recording.process_objects import living
 from trainperf.recording.sinks.base import Writer
 
 
-def trainer_of(callback: TrainerCallback) -> "transformers.Trainer":
+def trainer_of(callback: TrainerCallback, state: TrainerState) -> "transformers.Trainer":
     """The Trainer that calls ours: a callback is not told, so it is searched for.
+
+    Args:
+        callback: Several Trainers, one after the other, may have it.
+        state: Of the training that begins.
 
     Raises:
         LookupError: The garbage collector does not know of it.
     """
     for trainer in living(transformers.Trainer):
-        if callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
+        handler = getattr(trainer, "callback_handler", None)
+        if callback in getattr(handler, "callbacks", ()) and trainer.state is state:
             return trainer
     raise LookupError("the Trainer is not among the objects that the garbage collector follows")
 

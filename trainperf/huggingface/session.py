@@ -51,9 +51,10 @@ class MeasuredTraining:
         fit: That has begun.
         callback: That the Trainer tells of its events; while the fit goes on they come here.  The
             Trainer itself is not held, so that its end is that of the hooks on its model.
+        state: Of the training that begins; it is not held, either.
     """
 
-    def __init__(self, fit: Fit, callback: TrainerCallback) -> None:
+    def __init__(self, fit: Fit, callback: TrainerCallback, state: TrainerState) -> None:
         self.fit = fit
         self.recorder = fit.recorder
         self._batches: BracketedBatches | None = None
@@ -62,8 +63,8 @@ class MeasuredTraining:
         self._passes = Passes(fit)
         self._places: list[Place] = []
         fit.start(
-            lambda: self._facts(trainer_of(callback)),
-            lambda: self._listen(callback, trainer_of(callback)),
+            lambda: self._facts(trainer_of(callback, state)),
+            lambda: self._listen(callback, trainer_of(callback, state)),
         )
 
     # -- the start ----------------------------------------------------------------------------

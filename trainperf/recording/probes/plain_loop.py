@@ -35,6 +35,8 @@ class PlainLoopProbe(Probe):
         split = _SPLIT if trains else _SPLIT[:1]
         # A host's copy to itself is nothing; one to a device is part of the step, bracketed or not.
         self._unseen: set[Phase] = {*split} if device == "cpu" else {Phase.H2D, *split}
+        self._ran = False
+        """Whether a step's phases are known."""
 
     def begin(self) -> None:
         """Wait for the first forward."""
@@ -44,6 +46,7 @@ class PlainLoopProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the micro-batches of complete groups, and see what is bracketed.  Every flush."""
+        self._ran |= bool(drafts)
         spent_ns = [draft.host_ns for draft in drafts if draft.host_ns]
         self._unseen = {phase for phase in self._unseen if not any(ns[phase] for ns in spent_ns)}
         self._micro_batches |= {
@@ -60,7 +63,7 @@ class PlainLoopProbe(Probe):
         return {
             phase_reading(phase.label): f'not measured: nothing ran in phase("{phase.label}")'
             for phase in sorted(self._unseen)
-            if self.recorder.index >= 0
+            if self._ran
         }
 
     def _look(self, *_: object) -> None:
