@@ -208,7 +208,7 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
         (operators.sixty(*operators.EAGER, SCORES), ["attention"]),
         (
             loader.crowded(0.3, cpus=4.0, workers=32, workers_waited=0.8),
-            ["oversubscription"],
+            ["workers_compete"],
         ),
         (LATE_RANK, ["straggler", "data_wait"]),
         (

@@ -567,8 +567,8 @@ CROWDS = (
     Case(
         "oversubscription",
         "as many workers as CPUs: one is left to the thread that launches",
-        crowded(0.3, cpus=2.0, workers=2, workers_waited=0.6),
-        0.006,
+        crowded(0.3, cpus=2.0, workers=2, workers_waited=0.6, stall=1),
+        0.0063,
         "fewer_workers",
         words=("DataLoader(num_workers=1), as the rank has 2 CPUs",),
     ),
@@ -581,12 +581,31 @@ CROWDS = (
         words=("torch.set_num_threads(4)",),
     ),
     Case(
-        "oversubscription",
+        "workers_compete",
         "a worker computes most of the time on CPUs that the model's threads use",
         crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8),
-        0.006,
+        0.008,
         "cheaper_sample",
-        words=("cache or preprocess what __getitem__ and collate_fn computes",),
+        (
+            crowded(0.05, cpus=2.0, threads=2, workers=1, workers_ran=0.8),  # nobody lacks one
+            crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.1),
+            crowded(0.3, cpus=4.0, threads=2, workers=1, workers_ran=0.8),  # there is a CPU for it
+            crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8, inside=(4, 6.0)),
+            crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8, stall=5),  # of a device
+        ),
+        words=(
+            "40 % of the step goes to the loader, whose workers compute on the model's CPUs",
+            "8.00 ms of 20.0 ms are the workers' computing",
+            "cache or preprocess what __getitem__ and collate_fn computes",
+        ),
+    ),
+    Case(
+        "oversubscription",
+        "a thread lacks a CPU for longer than a worker computes",
+        crowded(0.5, cpus=2.0, threads=2, workers=1, workers_ran=0.2),
+        0.006,
+        "fewer_threads",
+        (crowded(0.3, cpus=2.0, threads=2, workers=2, workers_ran=1.2),),
     ),
     Case(
         "epoch_start",

@@ -76,6 +76,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "precision:half_sensitive",
             "operators:gradients_on",
             # Named parts.
+            "loader:workers_compete",
             "loader:oversubscription",
             "transfer:many_small_tensors",
             "loader:idle_workers",

@@ -75,7 +75,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="cheaper_sample",
-        of=(_LOADER, "oversubscription"),
+        of=(_LOADER, "workers_compete"),
         advice="Make a sample cheaper",
         how="cache or preprocess what {part} computes, or fetch a batch at once (__getitems__, one "
         "index into a tensor) instead of sample by sample",

@@ -1,6 +1,7 @@
 """Detectors of the loader: its workers, its waits, its starts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
@@ -56,14 +57,51 @@ def of_loader(account: StepAccount) -> Claim:
 
 
 @worth(LIMITS.notable)
+def workers_compete(account: StepAccount, facts: Facts) -> Cause | None:
+    """The loader's workers compute on CPUs that the model's threads need.
+
+    Removed is what steps wait for their batches, and what they compute while the model does,
+    divided among the CPUs: with fewer workers it is to be computed, too.  The training thread must
+    be seen to lack a CPU.
+
+    Wrong where: a worker computes with several threads, or other jobs have the CPUs.
+    To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling.
+    """
+    host, inside, owner = (
+        facts.summary.host,
+        sampled_workers(facts),
+        facts.summary.owner(WORKER_MAKING),
+    )
+    waited = 0.0 if host is None else host.waited_fraction or 0.0
+    claim = of_loader(account)
+    rest_s = account.step_s - claim.removes_s
+    takes_s = account.share(rest_s) * workers_take_s(account)
+    if min(waited, account.share(takes_s)) < LIMITS.notable or (inside and inside.threads > 1):
+        return None
+    return Cause(
+        id="workers_compete",
+        title=f"{share(account.share(claim.removes_s + takes_s))} of the step goes to the loader, "
+        "whose workers compute on the model's CPUs",
+        evidence=(
+            f"{duration(takes_s)} of {duration(account.step_s)} are the workers' computing",
+            f"{duration(claim.removes_s)} are data wait",
+            f"a training thread had no CPU {share(waited)} of the time",
+        ),
+        changes=(_cheaper_sample(account, _part(owner), rest_s),),
+        claim=replace(claim, removes_s=claim.removes_s + takes_s),
+        where="" if owner is None else owner.where,
+    )
+
+
+@worth(LIMITS.notable)
 def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     """Ranks, their threads and their loaders' workers are more than the host's CPUs, and wait.
 
     Counted are the CPUs that a rank may use: by masks, quotas and the ranks it shares them with.
     More on paper is no fault: the training thread, or workers that steps wait for, must be seen to
-    lack a CPU.  Removed is the time that the thread waits for one, or what steps lose to a loader
-    whose workers do.  A worker that computes with several threads (of torch, of BLAS, of OpenCV)
-    counts as so many.
+    lack a CPU.  Removed is the time that the thread waits for one beyond what workers compute, as
+    fewer of them would, too; or what steps lose to a loader whose workers lack one.  A worker that
+    computes with several threads (of torch, of BLAS, of OpenCV) counts as so many.
 
     Wrong where: other jobs of the same host take the CPUs, which no count of this run shows.
     To confirm: `trainperf prove` with fewer threads or workers per rank.
@@ -83,7 +121,11 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = workers + 1 > host.cpus_per_rank and not idle
     # Workers ready to run for a third of their time are slowed by what they wait for.
-    loads, waits = of_loader(account), Claim(removes_s=waited * account.step_s)
+    # Each second that a worker computes on the model's CPUs may be one that the thread waits.
+    competes = each == 1 and workers_take_s(account) > 0.0
+    computed_s = account.loader.computes_s if account.loader and competes else 0.0
+    waits = Claim(removes_s=max(0.0, waited * account.step_s - computed_s))
+    loads = of_loader(account)
     by_loader = crowded and workers_waited >= 1 / 3 and loads.removes_s > waits.removes_s
     who = (
         plural(host.threads, "thread")
@@ -113,7 +155,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _fewer(account: StepAccount, host: HostShare, each: int) -> tuple[Use, ...]:
-    """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs.
+    """Fewer workers or threads; where even one is too many, CPUs.
 
     Args:
         account: Of the step.
@@ -129,10 +171,6 @@ def _fewer(account: StepAccount, host: HostShare, each: int) -> tuple[Use, ...]:
         (Use(change="one_thread_in_workers", values={"threads": each}), each > 1),
         (Use(change="more_cpus", values={"ranks": host.ranks}), own < 1),
         (Use(change="fewer_workers", values=fewer), own >= 1 and not threads_do),
-        (
-            _cheaper_sample(account, "__getitem__ and collate_fn", account.step_s),
-            threads_do and account.share(workers_take_s(account)) >= LIMITS.notable,
-        ),
         (Use(change="fewer_threads", values=fewer), threads_do),
     )
 
@@ -295,7 +333,7 @@ def _loader_changes(
     alone_s = account.step_s - account.spent("data_wait") + loader.making_s
     returns = loader.workers and alone_s < account.step_s
     makes = not hands_over and not (loader.workers and _is_short(loader))
-    name = (owner and owner.function) or "__getitem__ and collate_fn"
+    name = _part(owner)
     nearer = Use(change="nearer_data", values={"part": name}, realises=0.9 * loader.asleep)
     return (
         *_as_planned(worker_plan(account), loader, rest_s),
@@ -324,6 +362,11 @@ def _as_planned(plan: WorkerPlan | None, loader: LoaderAccount, rest_s: float) -
             least_s=max(rest_s, loader.making_s / plan.workers),
         ),
     )
+
+
+def _part(owner: LineShare | None) -> str:
+    """What makes samples, in words."""
+    return (owner and owner.function) or "__getitem__ and collate_fn"
 
 
 def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
