@@ -151,9 +151,10 @@ def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
         return f"; {share(first.fraction)} of it is lost to stragglers{who}"
     if first is not None and first.fraction is not None and first.id in _PHASE_OF_FINDING:
         phase = _PHASE_OF_FINDING[first.id]
-        # What the advice leaves of it, e.g. the CPU time of workers, was waited for as well.
+        # Of a host that computes all of the phase: without what the advice leaves of it, e.g. the
+        # CPU time of workers, and what goes beside it, as in a thread.
         waited = spent.get(phase, 0.0) if _host_computes(summary) else 0.0
-        lost = max(first.fraction, waited)
+        lost = waited if waited and not several else max(first.fraction, waited)
         slowest = " on the slowest rank" if several else ""
         larger = max((spent.get(each, 0.0) for each in COMPUTE), default=0.0) > lost
         work = f" and {_work_share(rows)} {_work_name(summary)}" if larger else ""

@@ -21,7 +21,8 @@ CHANGES: tuple[Change, ...] = (
         of=("before_first_step",),
         advice="Make {name} cheaper",
         how="look words up in a dict or a set, not in a list; keep what comes again "
-        "(functools.cache); whole arrays, not value by value; or keep its result in a file",
+        "(functools.cache); join parts once, at the end; whole arrays, not value by value; or keep "
+        "its result in a file",
         realises=0.8,
         source="recipes_bag in docs/measurements/cpu-2-cores/strangers_third.json",
         confirm="the script reaches its first step sooner",
@@ -78,8 +79,8 @@ CHANGES: tuple[Change, ...] = (
         how="Trainer(preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)), and "
         "a compute_metrics that takes them; without it all logits are copied, joined and held",
         realises=None,
-        source="half of what a batch takes beyond one of training, in each run: syslog_mlm in "
-        "docs/measurements/cpu-2-cores/strangers_second.json",
+        source="three quarters of what a batch takes beyond one of training, in each run: "
+        "syslog_mlm and logline_lm, docs/measurements/cpu-2-cores/strangers_second.json and _sixth",
         confirm="trainperf report: a validation is shorter, and the memory peak lower",
     ),
     Change(

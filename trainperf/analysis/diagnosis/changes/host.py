@@ -62,8 +62,9 @@ CHANGES: tuple[Change, ...] = (
         id="tensor_operations",
         of=("hidden_syncs",),
         advice="Let tensors decide, not Python",
-        how="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
-        "values, 0).sum(); print every n-th step",
+        how="at {where} one operator over whole tensors, with a mask where Python decides, in "
+        "place of the loop and of those around it, e.g. torch.where(scores > 0, values, 0).sum(); "
+        "print every n-th step",
         realises=0.9,
         source=TWINS,
         confirm="phase_forward_s falls; on a GPU each such value is a wait for the device too",

@@ -133,8 +133,8 @@ CHANGES: tuple[Change, ...] = (
         of=("launch_bound",),
         advice="Do in one operator what the loop does",
         how="at {where} one operator over all rows, time steps, heads or experts instead of the "
-        "loop: nn.LSTM or nn.GRU for cells, bmm or einsum for heads, indexing with a tensor for "
-        "items",
+        "loop and those around it: nn.LSTM or nn.GRU for cells, bmm or einsum for heads, indexing "
+        "with a tensor for items",
         realises=0.85,
         source=TWINS,
         confirm="trainperf compare BEFORE AFTER in samples per second",

@@ -131,7 +131,7 @@ def _value_loop(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: AR
             ),
             *lines_of(rows),
         ),
-        changes=(Use(change="tensor_operations"),),
+        changes=(Use(change="tensor_operations", values={"where": where}),),
         claim=of_regions(rows),
         where=where,
         called_at=called_at,

@@ -8,6 +8,7 @@ from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import heaviest, sampled
 from trainperf.analysis.diagnosis.detectors.validation import cheaper
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.artifacts.lines import (
     BEFORE_FIT,
     DATASET_MAP,
@@ -205,9 +206,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
             *sampled(line),
             *heaviest(facts, most),
         ),
-        changes=_prepare_less(
-            facts, most, prepared_s[most] / spent_s, line.subject if line else "the script"
-        ),
+        changes=_prepare_less(facts, most, prepared_s[most] / spent_s, line),
         claim=claim,
         where="" if line is None else line.where,
     )
@@ -226,21 +225,29 @@ def _prepared_s(account: StepAccount, facts: Facts) -> dict[str, float]:
     return {slot: s for slot, s in spent_s.items() if slot not in MAPS}
 
 
-def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> tuple[Use, ...]:
+def _prepare_less(
+    facts: Facts, most: str, fraction: float, line: LineShare | None
+) -> tuple[Use, ...]:
     """What would spare most of it at the next start, or make it shorter.
 
     Args:
         facts: Of the run.
         most: Slot that takes most of it.
         fraction: The share that it takes.
-        name: What prepares.
+        line: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
     code, saves = facts.summary.lines_in(most).host, fraction * (1 - 1 / cpus)
+    # A call of the script's own may go through a list, which no name tells: it counts like Python.
+    plain = code is not None and code.line.fraction >= LIMITS.mostly
+    name = line.subject if line else "the script"
     return all_that_hold(
         (
-            Use(change="prepare_cheaper", values={"name": code and code.line.name}),
-            code and code.line.fraction >= LIMITS.mostly,
+            Use(
+                change="prepare_cheaper",
+                values={"name": code.line.name if plain and code else name},
+            ),
+            plain or (line and most == BEFORE_FIT),
         ),
         (Use(change="keep_prepared", values={"name": name}), most not in MAPS),
         (

@@ -58,11 +58,13 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only no_callback_NAME SCRIPT`.
     """
     claim, threads = of_slots(account, "callbacks"), _writers(account)
+    beside = account.share(sum(account.threads_s[name] for name in threads))
     named, owner = list(facts.summary.actions_s.items())[:2], facts.summary.owner("callbacks")
     name = named[0][0] if named else owner.subject if owner else "callbacks"
     return Cause(
         id="callbacks",
-        title=f"callbacks take {share(account.share(claim.removes_s))} of the step",
+        title=f"callbacks take {share(account.share(claim.removes_s))} of the step"
+        + (f", and a thread that they feed {share(beside)}" if beside >= LIMITS.notable else ""),
         evidence=(
             *(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named),
             *_meanwhile(account, threads),
