@@ -13,13 +13,8 @@ from trainperf.accelerators import accelerator_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
-from trainperf.recording.probes.frozen import (
-    FrozenProbe,
-    _frozen,
-    came_back,
-    fingerprints,
-    look,
-)
+from trainperf.recording.probes.fingerprints import fingerprints
+from trainperf.recording.probes.frozen import FrozenProbe, _frozen, came_back, look
 
 
 SAMPLES, BATCH, WIDTH = 96, 16, 32

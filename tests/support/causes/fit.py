@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
-from support.accounts import GIB, Seen, on_gpu, seen, step
+from support.accounts import GIB, Seen, on_gpu, seen, step, with_summary
 from support.causes.broken import held
 from support.causes.case import CauseCase as Case
 from support.causes.machine import trouble
@@ -78,6 +78,13 @@ def validated(batches: int, size: int, loads: float = 0.0, **settings: Scalar) -
         host=HostShare(ranks=1, cpus_per_rank=2.0, threads=2, workers=0),
         lines=(lines,),
     )
+
+
+def left_by_the_other(sees: Seen) -> Seen:
+    """The same on two ranks that validate the same samples: one half is claimed already."""
+    run = replace(sees.facts.run, same_inputs=("validation",), ranks=(0, 1), world_size=2)
+    readings = {**sees.facts.summary.readings, "samples_per_s": Reading(value=640.0, unit="")}
+    return Seen(sees.account, with_summary(sees.facts, run=run, readings=readings))
 
 
 def saves(change: str, fraction: float, **values: object) -> Use:
@@ -168,6 +175,19 @@ PAUSES = (
         shows={
             "changes": (
                 saves("cheaper_lines", 0.6, name=OWNER.name),
+                fewer("validate_less", 19, "0.053"),
+            )
+        },
+    ),
+    Case(
+        "validation",
+        "the same where each of two ranks took 200 ms for it, and half of that is claimed",
+        left_by_the_other(validated(10, 32)),
+        10.0,
+        "cheaper_lines",
+        shows={
+            "changes": (
+                saves("cheaper_lines", 0.8, name=OWNER.name),
                 fewer("validate_less", 19, "0.053"),
             )
         },

@@ -682,4 +682,67 @@ CAPTURED = (
     ),
 )
 
-CASES = (*LATE, *REDUCTIONS, *CAPTURED)
+# -- the same work on all of them ------------------------------------
+
+
+def alike(*same: str, ranks: int = 2, spent_s: float = 10.0, loop: LoopKind = PLAIN) -> Seen:
+    """Ten seconds of steps, and validations that take so long on each rank."""
+    return seen(
+        step(forward=100, pauses_s={"validation": spent_s}, fit_s=10.0 + spent_s),
+        loop=loop,
+        ranks=ranks,
+        world_size=ranks,
+        gaps={"validation": 5},
+        same_inputs=same,
+    )
+
+
+SAME = (
+    Case(
+        "same_batches",
+        "both ranks were given the same",
+        alike("training", "validation"),
+        None,
+        "divide_batches",
+        (alike("validation"), alike()),
+        words=(
+            "all 2 ranks train on the same batches",
+            "in three calls of the model its inputs were equal on all 2 ranks",
+            "sampler.set_epoch(epoch)",
+            "split_dataset_by_node",
+        ),
+        shows={"urgent": True, "severity": "high"},
+    ),
+    Case(
+        "same_batches",
+        "under Lightning a sampler is put in where there is none",
+        alike("training", loop=LIGHTNING),
+        None,
+        "divide_batches",
+        words=("Trainer(use_distributed_sampler=True)",),
+    ),
+    Case(
+        "same_validation",
+        "each of two could take a half",
+        alike("validation"),
+        5.0,
+        "divide_validation",
+        # A half of a tenth less a little.
+        (alike("training"), alike(), alike("validation", spent_s=10 * 0.099 / 0.901)),
+        words=(
+            "each of 2 ranks validates the same samples",
+            "10.0 s in 5 pauses",
+            "DistributedSampler(dataset, shuffle=False)",
+        ),
+    ),
+    Case(
+        "same_validation",
+        "each of eight could take an eighth",
+        alike("validation", ranks=8, loop=LIGHTNING),
+        8.75,
+        "divide_validation",
+        words=("each of 8 ranks validates the same samples", "sync_dist=True"),
+    ),
+)
+
+CASES = (*LATE, *REDUCTIONS, *CAPTURED, *SAME)

@@ -100,14 +100,20 @@ BATCH_CHECKS: tuple[Check, ...] = (
         id="accumulation",
         about="""DDP global batch, accumulation and scheduler steps agree.
 
-        Fails on `no_sync`, `scheduler_per_micro_batch`, `data_parallel` and `zero_grad`, and when
-        the samples recorded per update are a quarter or more off batch × micro-batches × ranks.
-        Unknown without sample counts.
+        Fails on `no_sync`, `scheduler_per_micro_batch`, `data_parallel`, `zero_grad` and
+        `same_batches`, and when the samples recorded per update are a quarter or more off batch ×
+        micro-batches × ranks.  Unknown without sample counts.
 
         Wrong where: batches end short, so that samples per update differ by themselves.
         To confirm: samples per update in the records against batch × micro-batches × ranks.
         """,
-        causes=("no_sync", "scheduler_per_micro_batch", "data_parallel", "zero_grad"),
+        causes=(
+            "no_sync",
+            "scheduler_per_micro_batch",
+            "data_parallel",
+            "zero_grad",
+            "same_batches",
+        ),
         of_training=True,
         looks=[
             *measured(SAMPLES_PER_S, "{loop.measures[samples]}"),

@@ -6,7 +6,7 @@ attempt before had done are done again.
 """
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -40,6 +40,9 @@ On the machine where it ran its process is looked for, and no silence is needed.
 
 
 _SILENT_STEPS = 100
+
+_INPUTS = {"training_inputs": "training", "validation_inputs": "validation"}
+"""Facts that say nothing of a rank alone, and are other ones in each run."""
 
 
 def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
@@ -89,10 +92,11 @@ def run_facts(
         fit_s=first.fit_ns / 1e9,
         software=info.software,
         hardware=info.hardware,
-        config=complete.config,
+        config={name: fact for name, fact in complete.config.items() if name not in _INPUTS},
         environment=info.environment,
         # Others may do what the first rank does not; where both do, the first one's note holds.
         notes=dict(ChainMap(complete.notes, *(j.totals.notes for j in replay.journals.values()))),
+        same_inputs=_same_inputs(info.world_size, replay.journals.values()),
         faults=first.totals.faults,
         dropped=first.totals.dropped,
         ended_otherwise=tuple(
@@ -100,6 +104,16 @@ def run_facts(
             for end in ends
             if end.state != state or (end.state not in ("running", "killed") and end.steps < most)
         ),
+    )
+
+
+def _same_inputs(world_size: int, journals: Collection[Journal]) -> tuple[str, ...]:
+    """In what every rank of several was given the same; in nothing where one has left no file."""
+    if not 1 < world_size == len(journals):
+        return ()
+    given = {name: {each.totals.config.get(name) for each in journals} for name in _INPUTS}
+    return tuple(
+        kind for name, kind in _INPUTS.items() if len(given[name]) == 1 and given[name] != {None}
     )
 
 

@@ -137,6 +137,9 @@ class RunFacts(RunIdentity, frozen=True, kw_only=True):
     `first_step` without these, `warmup`.  Known where `before_s` is."""
     prepared_ranks: int = 1
     """Ranks that prepared data for long before the fit: half as long as any, or longer."""
+    same_inputs: tuple[str, ...] = ()
+    """`training` and `validation`, where the model was given the same on all ranks, each of which
+    holds the whole of it and has left its file."""
     faults: dict[str, str] = msgspec.field(default_factory=dict)
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
     ended_otherwise: tuple[RankEnd, ...] = ()

@@ -30,13 +30,12 @@ from trainperf.core.machine.clocks import thread_ns
 from trainperf.core.phases import FIRST_GAP, PHASES, Tag
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import graphs_built
+from trainperf.recording.probes.fingerprints import fingerprints, plain
 from trainperf.recording.process_objects import is_compiled, living
 from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
 
 
-ROWS, NUMBERS = 64, 256
-"""Of a batch, and of a row, so many are looked at."""
 MOST_LOOKS = 2048
 """Kept ones: the first half of them stays, of the others the latest."""
 FEWEST = 8
@@ -174,22 +173,8 @@ def _frozen(held: set[int]) -> Iterator[tuple[nn.Module, str]]:
             weights = list(module.parameters())
             hooked = id(module) in fused or isinstance(module, torch.jit.ScriptModule)
             learns = not held.isdisjoint(map(id, weights))
-            if weights and not learns and not hooked and all(map(_plain, weights)):
+            if weights and not learns and not hooked and all(map(plain, weights)):
                 yield module, path
-
-
-def _plain(tensor: Tensor) -> bool:
-    """Whether to look at some of its numbers is all that happens then.
-
-    Of one that is sharded it would be a collective, of a sparse or an empty one an error.
-    """
-    return (
-        type(tensor) in (Tensor, nn.Parameter)
-        and tensor.layout is torch.strided
-        and not tensor.is_nested
-        and not tensor.is_complex()
-        and tensor.numel() > 0
-    )
 
 
 def look(
@@ -203,27 +188,10 @@ def look(
     inputs = [tensor for tensor in given if tensor.ndim]
     outputs = [each for each in results if each.ndim and inputs and len(each) == len(inputs[0])]
     all_of_them = (*inputs, *outputs, weight)
-    readable = inputs and outputs and weight.ndim and all(map(_plain, all_of_them))
+    readable = inputs and outputs and weight.ndim and all(map(plain, all_of_them))
     if not readable or {tensor.device for tensor in all_of_them} != {weight.device}:
         return []
     return [(fingerprints(inputs) + fingerprints([weight]).sum(), fingerprints(outputs))]
-
-
-def fingerprints(several: Sequence[Tensor]) -> Tensor:
-    """A number for each of the first rows, from some numbers of all that have as many rows."""
-    first = several[0]
-    # Single precision where a device has no other; roots, lest sums of whole numbers agree.
-    kind = torch.float32 if first.device.type == "mps" else torch.float64
-    sums = torch.zeros((), device=first.device, dtype=kind)
-    for number, tensor in enumerate(several, start=2):
-        if len(tensor) == len(first):
-            rows = tensor.detach()[:ROWS].reshape(min(ROWS, len(tensor)), -1)
-            columns = rows[:, :: max(1, rows.shape[1] // NUMBERS)].to(first.device, kind)
-            numbers = torch.arange(
-                number, number + columns.shape[1], device=first.device, dtype=kind
-            )
-            sums = sums + (columns * numbers.sqrt()).sum(1)
-    return sums
 
 
 def came_back(looks: Sequence[tuple[Tensor, Tensor]]) -> float:

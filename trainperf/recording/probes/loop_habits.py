@@ -83,7 +83,7 @@ class ValidationProbe(Probe):
     what hooks it then is traced with it.
 
     Args:
-        module: The model as the loop calls it.
+        module: The model as a validation calls it, with a wrapper or without.
     """
 
     name: ClassVar[str] = "validation"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainperf.accelerators import Ability, Accelerator, Host, accelerator_of
@@ -38,6 +39,7 @@ from trainperf.recording.probes.memory import (
 )
 from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.probes.processor_wait import ProcessorWaitProbe
+from trainperf.recording.probes.rank_inputs import RankInputsProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
@@ -224,10 +226,9 @@ def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
 
 def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
-    module = objects.module
-    called = next(iter(module), None) if isinstance(module, torch.nn.ModuleList) else module
-    if isinstance(called, torch.nn.Module):
-        chosen.include(ValidationProbe(called))
+    validated = _validated(objects)
+    if isinstance(validated, torch.nn.Module):
+        chosen.include(ValidationProbe(validated))
     if countable():
         chosen.contention = chosen.include(ContentionProbe())
         if not chosen.accelerator.asynchronous:
@@ -241,6 +242,24 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.include(FrozenProbe(held, chosen.accelerator))
     if objects.world_size > 1:
         chosen.include(CollectivesProbe(chosen.accelerator.type))
+        wrappers = data_parallel(objects.module)
+        # Ranks that hold different parts of a model are right to be given the same.
+        if wrappers and all(each.process_group.size() == objects.world_size for each in wrappers):
+            inside = [each.module for each in wrappers]
+            chosen.include(RankInputsProbe(inside, chosen.accelerator))
+
+
+def _validated(objects: FitObjects) -> object:
+    """The module that every validation calls: the one inside DDP's wrapper, if there is one.
+
+    Not where the loop's framework has wrapped it: that calls the wrapper, and the module's own step
+    calls the module once more.
+    """
+    module = objects.module
+    called = next(iter(module), None) if isinstance(module, torch.nn.ModuleList) else module
+    if isinstance(called, DistributedDataParallel) and not objects.strategy:
+        return called.module
+    return called
 
 
 def _transfer(chosen: ProbeSet, _: FitObjects) -> None:

@@ -28,7 +28,9 @@ def cheaper(account: StepAccount, facts: Facts) -> Iterator[Use]:
     needed_s = _needed_s(account, facts)
     if not (batches and size and number and samples and needed_s and spent_s):
         return
-    each_s = spent_s / (number * batches)
+    # What could be divided among ranks that do the same is claimed already.
+    alike = facts.run.world_size if "validation" in facts.run.same_inputs else 1
+    each_s = alike * spent_s / (number * batches)
     lines = facts.summary.lines_in("validation")
     own_s = max(0.0, each_s - needed_s * max(1.0, size / samples))
     loads_s = min(own_s, each_s * (lines.loader_fraction or 0.0))
