@@ -583,21 +583,28 @@ CROWDS = (
     Case(
         "workers_compete",
         "a worker computes most of the time on CPUs that the model's threads use",
-        crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8),
-        0.008,
+        crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.4),
+        0.006,
         "cheaper_sample",
         (
-            crowded(0.05, cpus=2.0, threads=2, workers=1, workers_ran=0.8),  # nobody lacks one
+            crowded(0.05, cpus=2.0, threads=2, workers=1, workers_ran=0.4),  # nobody lacks one
             crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.1),
             crowded(0.3, cpus=4.0, threads=2, workers=1, workers_ran=0.8),  # there is a CPU for it
             crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8, inside=(4, 6.0)),
             crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8, stall=5),  # of a device
         ),
         words=(
-            "40 % of the step goes to the loader, whose workers compute on the model's CPUs",
-            "8.00 ms of 20.0 ms are the workers' computing",
+            "30 % of the step goes to the loader, whose workers compute on the model's CPUs",
+            "6.00 ms of 20.0 ms are the workers' computing",
             "cache or preprocess what __getitem__ and collate_fn computes",
         ),
+    ),
+    Case(
+        "workers_compete",
+        "two workers have a CPU each: each thread lacks one as long as the other",
+        crowded(0.3, cpus=2.0, threads=2, workers=2, workers_ran=0.4),
+        0.004,
+        "cheaper_sample",
     ),
     Case(
         "oversubscription",

@@ -14,8 +14,10 @@ take it over (`transport`) is hidden by nothing:
 
 **CPUs.** On a CPU the model's threads, the workers, other threads and other processes share the
 cores: *threads + workers ≤ CPUs*, else each takes longer: a CPU second of a worker is then one
-that the model's threads lack, shared by all CPUs.  A model that gives up threads computes longer,
-at most in proportion, at least not at all: *about* takes the middle.
+that the model's threads lack.  Where the kernel moves them about it is shared by all CPUs; where it
+does not, the step waits for the thread that lacks most, of *W* workers for the *W*-th part.  A
+model that gives up threads computes longer, at most in proportion, at least not at all: *about*
+takes the middle of both.
 
 **Other threads.** A thread that vanishes with a cause gives back what it computed.  While it runs
 it may hold the interpreter and one of the model's cores, so that the rest of the step waits for
@@ -181,8 +183,9 @@ def _plans(account: StepAccount) -> Iterator[WorkerPlan]:
 
 def workers_take_s(account: StepAccount) -> float:
     """What the workers' own computing takes from a model that needs all CPUs; 0 beside a device."""
-    loader = account.loader
-    if loader is None or not loader.workers or account.device is not None or not account.cpus:
+    loader, cpus = account.loader, account.cpus
+    if loader is None or not loader.workers or account.device is not None or not cpus:
         return 0.0
-    crowded = account.model_threads + loader.workers > account.cpus
-    return min(loader.computes_s / account.cpus, account.step_s / 2) if crowded else 0.0
+    crowded = account.model_threads + loader.workers > cpus
+    parts = 1 / cpus + 1 / min(loader.workers, cpus)
+    return min(loader.computes_s * parts / 2, account.step_s / 2) if crowded else 0.0

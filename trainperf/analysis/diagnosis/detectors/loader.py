@@ -60,9 +60,9 @@ def of_loader(account: StepAccount) -> Claim:
 def workers_compete(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader's workers compute on CPUs that the model's threads need.
 
-    Removed is what steps wait for their batches, and what they compute while the model does,
-    divided among the CPUs: with fewer workers it is to be computed, too.  The training thread must
-    be seen to lack a CPU.
+    Removed is what steps wait for their batches, and what they take from the model by the law of
+    the CPUs: with fewer workers it is to be computed, too.  The training thread must be seen to
+    lack a CPU.
 
     Wrong where: a worker computes with several threads, or other jobs have the CPUs.
     To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling.
