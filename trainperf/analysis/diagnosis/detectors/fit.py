@@ -238,15 +238,12 @@ def _prepare_less(
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
     code, saves = facts.summary.lines_in(most).host, fraction * (1 - 1 / cpus)
-    # A call of the script's own may go through a list, which no name tells: it counts like Python.
-    plain = code is not None and code.line.fraction >= LIMITS.mostly
+    plain = code.line if code and code.line.fraction >= LIMITS.mostly else None
     name = line.subject if line else "the script"
     return all_that_hold(
         (
-            Use(
-                change="prepare_cheaper",
-                values={"name": code.line.name if plain and code else name},
-            ),
+            # A call of the script's own may go through a list, which no name tells, like Python.
+            Use(change="prepare_cheaper", values={"name": plain.name if plain else name}),
             plain or (line and most == BEFORE_FIT),
         ),
         (Use(change="keep_prepared", values={"name": name}), most not in MAPS),

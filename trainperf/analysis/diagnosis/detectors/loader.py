@@ -67,13 +67,9 @@ def workers_compete(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: a worker computes with several threads, or other jobs have the CPUs.
     To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling.
     """
-    host, inside, owner = (
-        facts.summary.host,
-        sampled_workers(facts),
-        facts.summary.owner(WORKER_MAKING),
-    )
+    host, inside = facts.summary.host, sampled_workers(facts)
     waited = 0.0 if host is None else host.waited_fraction or 0.0
-    claim = of_loader(account)
+    claim, owner = of_loader(account), facts.summary.owner(WORKER_MAKING)
     rest_s = account.step_s - claim.removes_s
     takes_s = account.share(rest_s) * workers_take_s(account)
     if min(waited, account.share(takes_s)) < LIMITS.notable or (inside and inside.threads > 1):
@@ -120,12 +116,12 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     used = each * (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = workers + 1 > host.cpus_per_rank and not idle
-    # Workers ready to run for a third of their time are slowed by what they wait for.
     # Each second that a worker computes on the model's CPUs may be one that the thread waits.
     competes = each == 1 and workers_take_s(account) > 0.0
     computed_s = account.loader.computes_s if account.loader and competes else 0.0
     waits = Claim(removes_s=max(0.0, waited * account.step_s - computed_s))
     loads = of_loader(account)
+    # Workers ready to run for a third of their time are slowed by what they wait for.
     by_loader = crowded and workers_waited >= 1 / 3 and loads.removes_s > waits.removes_s
     who = (
         plural(host.threads, "thread")
