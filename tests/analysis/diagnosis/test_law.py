@@ -340,11 +340,14 @@ def test_without_workers_the_training_thread_makes_its_batches() -> None:
 
 
 def test_a_cheaper_sample_gives_back_the_cpus_that_workers_share_with_the_model() -> None:
-    """Two workers compute 40 of 40 ms on the model's two CPUs: a half of its 20 ms is theirs."""
+    """Two workers compute 24 of 40 ms on the model's two CPUs: 12 in its 20 ms, of each a half.
+
+    Where one computes at a time, a thread of the model may wait for all of them.
+    """
     account = step(
         data_wait=20,
         forward=20,
-        loader=loading(2, 80, computes_s=0.040),
+        loader=loading(2, 80, computes_s=0.024),
         cpus=2.0,
         model_threads=2,
     )
@@ -352,4 +355,4 @@ def test_a_cheaper_sample_gives_back_the_cpus_that_workers_share_with_the_model(
     cause = data_wait(account, Facts())
 
     (cheaper,) = (use for use in cause.changes if use.change == "cheaper_sample")
-    assert (cheaper.step_s, cheaper.least_s) == pytest.approx((0.010, 0.005))
+    assert (cheaper.step_s, cheaper.least_s) == pytest.approx((0.014, 0.008))

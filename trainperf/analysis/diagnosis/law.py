@@ -189,3 +189,9 @@ def workers_take_s(account: StepAccount) -> float:
     crowded = account.model_threads + loader.workers > cpus
     parts = 1 / cpus + 1 / min(loader.workers, cpus)
     return min(loader.computes_s * parts / 2, account.step_s / 2) if crowded else 0.0
+
+
+def workers_hold_up_s(account: StepAccount) -> float:
+    """The most that they may: each second that one computes may be one that the step waits."""
+    loader = account.loader
+    return min(loader.computes_s, account.step_s) if loader and workers_take_s(account) else 0.0

@@ -7,10 +7,10 @@ from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccou
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import (
-    HELD_UP,
     ROUND_TRIP_S,
     WorkerPlan,
     worker_plan,
+    workers_hold_up_s,
     workers_take_s,
 )
 from trainperf.analysis.diagnosis.workers import sampled_workers
@@ -116,10 +116,8 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     used = each * (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = workers + 1 > host.cpus_per_rank and not idle
-    # Each second that a worker computes on the model's CPUs may be one that the thread waits.
-    competes = each == 1 and workers_take_s(account) > 0.0
-    computed_s = account.loader.computes_s if account.loader and competes else 0.0
-    waits = Claim(removes_s=max(0.0, waited * account.step_s - computed_s))
+    held_up_s = workers_hold_up_s(account) if each == 1 else 0.0
+    waits = Claim(removes_s=max(0.0, waited * account.step_s - held_up_s))
     loads = of_loader(account)
     # Workers ready to run for a third of their time are slowed by what they wait for.
     by_loader = crowded and workers_waited >= 1 / 3 and loads.removes_s > waits.removes_s
@@ -378,7 +376,7 @@ def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
         change="cheaper_sample",
         values={"part": part},
         step_s=rest_s - takes_s if takes_s else None,
-        least_s=rest_s - HELD_UP * takes_s if takes_s else None,
+        least_s=rest_s - account.share(rest_s) * workers_hold_up_s(account) if takes_s else None,
     )
 
 
