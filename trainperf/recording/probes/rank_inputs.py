@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from trainperf.accelerators import Accelerator
@@ -47,8 +48,8 @@ class RankInputsProbe(Probe):
 
     def __init__(self, modules: Sequence[nn.Module], accelerator: Accelerator) -> None:
         self._modules, self._accelerator = modules, accelerator
-        self._training: list[Tensor | float] = []
-        self._validation: list[Tensor | float] = []
+        self._training: list[Tensor] = []
+        self._validation: list[Tensor] = []
         self._enough = False
         """Whether steps have to be heard no longer."""
 
@@ -69,15 +70,16 @@ class RankInputsProbe(Probe):
                 self.hear(module.register_forward_hook, self._look, with_kwargs=True)
 
     def ended(self, reason: str) -> None:
-        """Read what was kept."""
-        training = [float(number) for number in self._training]
-        validation = [float(number) for number in self._validation]
-        for fact, numbers, wanted in (
+        """Read what was kept, waiting once."""
+        kept = self._training + self._validation
+        numbers = torch.stack([each.to(kept[0].device) for each in kept]).tolist() if kept else []
+        training, validation = numbers[: len(self._training)], numbers[len(self._training) :]
+        for fact, of_calls, wanted in (
             ("training_inputs", training, len(training) == CALLS and len(set(training)) > 1),
             ("validation_inputs", validation, validation),
         ):
-            if wanted and all(map(isfinite, numbers)):
-                self.learned[fact] = " ".join(f"{number:.9g}" for number in numbers)
+            if wanted and all(map(isfinite, of_calls)):
+                self.learned[fact] = " ".join(f"{number:.9g}" for number in of_calls)
 
     def _look(
         self, _: object, args: tuple[object, ...], kwargs: Mapping[str, object], __: object
@@ -97,5 +99,5 @@ class RankInputsProbe(Probe):
             each for each in given if len(each) == len(given[0]) and each.device == given[0].device
         ]
         readable = rows and all(map(plain, rows))
-        kept.append(fingerprints(rows).sum() if readable else nan)
+        kept.append(fingerprints(rows).sum() if readable else torch.tensor(nan))
         self._enough = in_step and len(kept) == CALLS
