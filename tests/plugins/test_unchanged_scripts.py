@@ -67,6 +67,27 @@ def prepare():
 prepare()
 """
 
+IN_THE_FIT = (
+    PREPARING.removesuffix("prepare()\n")
+    + """
+import lightning
+
+class Training(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = Model()
+    def train_dataloader(self):
+        prepare()
+        return DataLoader(Rows(), batch_size=4)
+    def training_step(self, batch, number):
+        return self.model(**batch)["loss"]
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+lightning.Trainer(accelerator="cpu", max_epochs=2, logger=False).fit(Training())
+"""
+)
+
 MAPPING = """
 import os, sys
 sys.path.insert(0, os.path.abspath("site-packages"))
@@ -336,6 +357,22 @@ def test_what_comes_before_the_first_step_comes_back_with_its_line(
         assert owners[slot]["function"] == function
     assert summary["run"]["seen_from"] == ("trainperf" if own else "torch")
     assert summary["run"]["config"]["datasets_cache"] == "a function could not be hashed"
+
+
+def test_what_a_fit_prepares_before_its_first_batch_comes_back_with_its_line(
+    tmp_path: Path,
+) -> None:
+    """A Trainer asks for its loader when the fit has begun: that is no work of the framework's."""
+    ended = run(tmp_path, IN_THE_FIT)
+
+    planted_s = float(ended.stdout.partition("prepared in ")[2].split()[0])
+    summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))
+    owner = next(each["owner"] for each in summary["lines"] if each["slot"] == "startup")
+    assert owner["function"] == "prepare"
+    seen_s = owner["fraction"] * summary["ledger_s"]["startup"]
+    assert seen_s == pytest.approx(planted_s, rel=0.2)
+    first = summary["findings"][0]
+    assert (first["id"], first["where"]) == ("before_first_step", owner["where"])
 
 
 def test_a_library_that_makes_the_batches_is_named_and_left_what_it_is(tmp_path: Path) -> None:

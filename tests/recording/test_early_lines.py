@@ -160,6 +160,37 @@ def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_th
     assert sum(slot in BEFORE for slot in slots) == len(lines.samples)
 
 
+def test_as_a_fit_starts_only_what_could_be_kept_has_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is built, loaded or waited for there stands for its time alone."""
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
+    early = EarlyLines()
+    early.start("torch")
+    until(lambda: early._sampler.taken >= 3)
+    early.fits = True
+    own = running(("/home/me/train.py", "prepare"))
+    loading = running((f"{INSTALLED}/torch/serialization.py", "load"))
+
+    assert early._where(own) == ("startup", -1, own)
+    assert early._where([*loading, *own]) == ("startup", -1, [])
+    sampler, taken = early._sampler, early._sampler.taken
+    until(lambda: sampler.taken >= taken + 3)
+    slots = {stack.slot for stack in early.take().stacks}
+    assert "startup" in slots
+    assert slots - {"startup"}
+
+    recorder = Recorder(monotonic_ns)
+    probe = LinesProbe(tmp_path)
+    probe.attach(recorder)
+    try:
+        assert recorder.label == "startup"
+        assert probe._where([*loading, *own])[::2] == ("startup", [])
+        assert probe._where(own)[::2] == ("startup", own)
+    finally:
+        probe.detach()
+
+
 def test_who_does_not_prepare_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker loads torch as well, and would be sampled for as long as it lives."""
     early = EarlyLines()

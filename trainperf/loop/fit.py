@@ -183,7 +183,7 @@ class Fit:
         """Whether changes are tried in it, and the process ends with the last of them."""
         self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
         """Its brackets; others once it has started, and once it is clear what these cost."""
-        EARLY_LINES.end()
+        EARLY_LINES.fits = True
         self._started_at = wall_clock_anchor()
         self._error_before = last_error()
         for part, act in (
@@ -476,6 +476,7 @@ class Fit:
 
     def end(self, reason: str = FINISHED) -> None:
         """Close the files, write the summary, print the report on rank 0.  Safe to call twice."""
+        EARLY_LINES.end()
         atexit.unregister(self._at_exit)
         if self.monitor.finished:
             return

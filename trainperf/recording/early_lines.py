@@ -1,7 +1,8 @@
 """Samples of the main thread before there is a fit: what a script does ahead of its first step.
 
 A thread looks at the stack, as while there is a fit, from the moment in which torch is loaded where
-`trainperf run` has launched the process, else from that in which a door of trainperf is.
+`trainperf run` has launched the process, else from that in which a door of trainperf is.  Between
+the moment in which a fit begins and that in which its model and loaders are there it still does.
 """
 
 import multiprocessing
@@ -22,6 +23,7 @@ from trainperf.core.artifacts.lines import (
     JOINING,
     LOADING,
     PREPARING,
+    STARTUP,
     TOKENIZING,
     SampledLines,
 )
@@ -69,6 +71,11 @@ def slot_of(stack: Stack) -> str:
     return BEFORE_FIT
 
 
+def preparing(stack: Stack) -> Stack:
+    """All of a stack in which something is prepared that could be kept; else nothing of it."""
+    return stack if slot_of(stack) in PREPARING else []
+
+
 def prepared_s(early: SampledLines | None) -> float:
     """Seconds in which something was prepared whose result could be kept."""
     if early is None:
@@ -78,11 +85,13 @@ def prepared_s(early: SampledLines | None) -> float:
 
 
 class EarlyLines:
-    """Samples the main thread from `start` to `end`; the first fit to start takes what it saw."""
+    """Samples the main thread from `start` to `end`; the first fit that starts takes it all."""
 
     def __init__(self) -> None:
         self.seen_from = ""
         """What had just been loaded."""
+        self.fits = False
+        """Whether a fit has begun: what comes until it starts is its startup."""
         self._sampler: LineSampler | None = None
 
     def start(self, loaded: str) -> None:
@@ -97,14 +106,12 @@ class EarlyLines:
         script = hasattr(sys.modules["__main__"], "__file__")
         if self._sampler is None and script and not of_another_process():
             self.seen_from = loaded
-            sampler = self._sampler = LineSampler(
-                lambda stack: (slot_of(stack), -1, stack), budget=EARLY_BUDGET
-            )
+            sampler = self._sampler = LineSampler(self._where, budget=EARLY_BUDGET)
             looks = Guard().hook(PART, sampler.sample_until_stopped)
             sampler.start(threading.main_thread().ident or 0, looks, "trainperf early lines")
 
     def end(self) -> None:
-        """A fit has begun: what follows is its own.  Safe to call twice."""
+        """A fit has started, or never will: what follows is its own.  Safe to call twice."""
         if self._sampler is not None:
             self._sampler.stop()
 
@@ -122,6 +129,11 @@ class EarlyLines:
                 for each in lines.samples
             ),
         )
+
+    def _where(self, stack: Stack) -> tuple[str, int, Stack]:
+        if self.fits:
+            return STARTUP, -1, preparing(stack)
+        return slot_of(stack), -1, stack
 
 
 def of_another_process() -> bool:

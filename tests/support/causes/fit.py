@@ -325,7 +325,31 @@ def mapped(
     return seen(account, host=host, **seen_in(slot), **known)
 
 
+def started(startup_s: float, **lines: object) -> Seen:
+    """A fit of twenty seconds that takes so long more to start."""
+    account = step(
+        forward=100,
+        fit_s=20.0 + startup_s,
+        before_s={"imports": 5.0},
+        pauses_s={"startup": startup_s},
+    )
+    return seen(account, **(lines or seen_in("startup")))
+
+
 BEFORE = (
+    Case(
+        "before_first_step",
+        "a fit whose startup is mostly a function of the script",
+        started(40.0),
+        32.0,
+        "prepare_cheaper",
+        (
+            started(40.0, lines=()),  # a framework, a device or other ranks may be waited for
+            started(12.0),  # 9.6 s before a fit that goes on for 20
+        ),
+        words=("32.0 s of the script's own work before the first step, 49 % of all it takes",),
+        shows={"where": "train.py:88"},
+    ),
     Case(
         "before_first_step",
         "half of what the script takes is its own work before the first step",

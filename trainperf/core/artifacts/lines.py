@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from trainperf.core.artifacts import Document
+from trainperf.core.phases import Gap
 
 
 BEFORE_FIT, IMPORTS = "before_fit", "imports"
@@ -23,6 +24,10 @@ LOADING, BUILDING, COMPILING = "loading_weights", "building_the_model", "compili
 JOINING, AWAITING = "waiting_for_ranks", "waiting_for_workers"
 """Slots of the same, where what is running has a name: in `datasets`, in `transformers`, of torch.
 """
+
+STARTUP = Gap.STARTUP.label
+"""Slot of samples from between a fit's beginning and its first batch; without frames where nothing
+was running there whose result could be kept."""
 
 PREPARING = (DATASET_MAP, DATASET_MAP_IN_PROCESSES, DATASETS, TOKENIZING, BEFORE_FIT)
 """Slots whose result could be kept for the next start."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.lines import SampledLines
+from trainperf.core.artifacts.lines import STARTUP, SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.machine.processes import age_s
-from trainperf.recording.early_lines import EARLY_LINES
+from trainperf.recording.early_lines import EARLY_LINES, preparing
 from trainperf.recording.line_sampler import LineSampler
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft
@@ -92,4 +92,5 @@ class LinesProbe(Probe):
         return joined(lines, (*early, *WORKER_LINES.collect()))
 
     def _where(self, stack: Stack) -> tuple[str, int, Stack]:
-        return self.recorder.label, self.recorder.index, stack
+        slot = self.recorder.label
+        return slot, self.recorder.index, preparing(stack) if slot == STARTUP else stack

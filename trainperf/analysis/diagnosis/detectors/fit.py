@@ -15,6 +15,7 @@ from trainperf.core.artifacts.lines import (
     DATASET_MAP_IN_PROCESSES,
     IMPORTS,
     PREPARING,
+    STARTUP,
 )
 from trainperf.core.choice import all_that_hold, first_that_holds, texts_of
 from trainperf.core.findings import LIMITS
@@ -163,13 +164,13 @@ ATTENTION_S = 10.0
 def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     """The script prepares for long before its first step.
 
-    Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
-    modules and weights, building the model and compiling stay.  From ten seconds on a fifth of the
-    script is worth a word; from a fifth of them on where a line is named and the fit that follows
-    takes at most twice as long: such a script is started again and again.  What of it is most is
-    named: of `Dataset.map` whether it ran in one process, why no cache has it, and on how many
-    ranks.  A map that the next start finds in the cache counts only where this one could have been
-    shorter.
+    Removed is what its own lines took, in the startup of the fit as well where one is named, and
+    what maps, loads or tokenises a dataset for it; loading modules and weights, building the model
+    and compiling stay.  From ten seconds on a fifth of the script is worth a word; from a fifth of
+    them on where a line is named and the steps that follow take at most twice as long: such a
+    script is started again and again.  What of it is most is named: of `Dataset.map` whether it ran
+    in one process, why no cache has it, and on how many ranks.  A map that the next start finds in
+    the cache counts only where this one could have been shorter.
 
     Wrong where: the run is a short try of a long training, of which this will be a small part; or
     what is prepared is another thing each time.
@@ -178,9 +179,12 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     prepared_s = _prepared_s(account, facts)
     spent_s, most = sum(prepared_s.values()), max(prepared_s, key=prepared_s.__getitem__)
     line, why = facts.summary.owner(most), facts.settings.get("datasets_cache")
-    claim = Claim(pauses_s={BEFORE_FIT: spent_s})
+    claim = Claim(
+        pauses_s={BEFORE_FIT: spent_s - prepared_s[STARTUP], STARTUP: prepared_s[STARTUP]}
+    )
     lost = spent_s / (account.whole_s(claim.scope) or math.inf)
-    waited_for = (line or most in MAPS) and spent_s >= LIMITS.mostly * account.fit_s
+    follows_s = account.fit_s - account.pauses_s.get(STARTUP, 0.0)
+    waited_for = (line or most in MAPS) and spent_s >= LIMITS.mostly * follows_s
     least_s = ATTENTION_S * (LIMITS.critical if waited_for else 1.0)
     if spent_s < least_s or lost < LIMITS.critical:
         return None
@@ -218,6 +222,8 @@ MAPS = (DATASET_MAP, DATASET_MAP_IN_PROCESSES)
 def _prepared_s(account: StepAccount, facts: Facts) -> dict[str, float]:
     """Slot to seconds, without maps that are in a cache by now and could have taken no less."""
     spent_s = {slot: account.before_s.get(slot, 0.0) for slot in PREPARING}
+    line = facts.summary.owner(STARTUP)
+    spent_s[STARTUP] = account.pauses_s.get(STARTUP, 0.0) * (line.fraction if line else 0.0)
     most = max(spent_s, key=spent_s.__getitem__)
     shorter = facts.run.prepared_ranks > 1 or (most == DATASET_MAP and (facts.cpus or 1) > 1)
     if facts.settings.get("datasets_cache") or (most in MAPS and shorter):
@@ -244,7 +250,7 @@ def _prepare_less(
         (
             # A call of the script's own may go through a list, which no name tells, like Python.
             Use(change="prepare_cheaper", values={"name": plain.name if plain else name}),
-            plain or (line and most == BEFORE_FIT),
+            plain or (line and most in (BEFORE_FIT, STARTUP)),
         ),
         (Use(change="keep_prepared", values={"name": name}), most not in MAPS),
         (
