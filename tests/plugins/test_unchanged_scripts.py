@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -76,15 +77,16 @@ class Training(lightning.LightningModule):
     def __init__(self):
         super().__init__()
         self.model = Model()
-    def train_dataloader(self):
+    def HOOK(self):
         prepare()
-        return DataLoader(Rows(), batch_size=4)
     def training_step(self, batch, number):
         return self.model(**batch)["loss"]
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
 
-lightning.Trainer(accelerator="cpu", max_epochs=2, logger=False).fit(Training())
+lightning.Trainer(accelerator="cpu", max_epochs=2, logger=False).fit(
+    Training(), DataLoader(Rows(), batch_size=4)
+)
 """
 )
 
@@ -359,20 +361,28 @@ def test_what_comes_before_the_first_step_comes_back_with_its_line(
     assert summary["run"]["config"]["datasets_cache"] == "a function could not be hashed"
 
 
-def test_what_a_fit_prepares_before_its_first_batch_comes_back_with_its_line(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("hook", "slot", "finding"),
+    [
+        ("on_fit_start", "startup", "before_first_step"),
+        ("on_train_epoch_end", "epoch_boundary", "epoch_boundary"),
+        ("on_train_end", "shutdown", "shutdown"),
+    ],
+)
+def test_what_a_script_does_beside_the_steps_of_a_fit_comes_back_with_its_line(
+    hook: str, slot: str, finding: str, tmp_path: Path
 ) -> None:
-    """A Trainer asks for its loader when the fit has begun: that is no work of the framework's."""
-    ended = run(tmp_path, IN_THE_FIT)
+    """In a hook of a Trainer it is no work of the framework's."""
+    ended = run(tmp_path, IN_THE_FIT.replace("HOOK", hook))
 
-    planted_s = float(ended.stdout.partition("prepared in ")[2].split()[0])
+    planted_s = sum(map(float, re.findall(r"prepared in (\S+) s", ended.stdout)))
     summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))
-    owner = next(each["owner"] for each in summary["lines"] if each["slot"] == "startup")
+    owner = next(each["owner"] for each in summary["lines"] if each["slot"] == slot)
     assert owner["function"] == "prepare"
-    seen_s = owner["fraction"] * summary["ledger_s"]["startup"]
+    seen_s = owner["fraction"] * summary["ledger_s"][slot]
     assert seen_s == pytest.approx(planted_s, rel=0.2)
     first = summary["findings"][0]
-    assert (first["id"], first["where"]) == ("before_first_step", owner["where"])
+    assert (first["id"], first["where"]) == (finding, owner["where"])
 
 
 def test_a_library_that_makes_the_batches_is_named_and_left_what_it_is(tmp_path: Path) -> None:

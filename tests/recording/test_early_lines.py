@@ -124,13 +124,12 @@ def test_what_could_be_kept_is_counted_on_every_rank() -> None:
     """Modules that are loaded are not."""
     mapping = running((f"{INSTALLED}/datasets/arrow_dataset.py", "_map_single"))
     loading = running(("<frozen importlib._bootstrap>", "_load"))
-    seen = EarlyLines()
-    sampler = seen._sampler = LineSampler(lambda stack: (slot_of(stack), -1, stack))
+    sampler = LineSampler(lambda stack: (slot_of(stack), -1, stack))
     numbers = [sampler.stacks.number(slot_of(stack), stack) for stack in (mapping, loading)]
     lines = sampler.lines()
     samples = (Sample(numbers[0], -1, 2_500_000), Sample(numbers[1], -1, 500_000))
-    assert prepared_s(msgspec.structs.replace(lines, samples=samples)) == 2.5
-    assert prepared_s(None) == 0
+    assert prepared_s([msgspec.structs.replace(lines, samples=samples), lines]) == 2.5
+    assert prepared_s([]) == 0
 
 
 def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_the_fit(
@@ -140,18 +139,18 @@ def test_what_was_seen_before_stands_for_its_time_and_comes_with_the_lines_of_th
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
     early = EarlyLines()
     early.start("torch")
-    sampler = early._sampler
+    (sampler,) = early._samplers
     began_ns = monotonic_ns()
     until(lambda: sampler.taken >= 12)
     took_s = (monotonic_ns() - began_ns) / 1e9
     sampler.every = 2
     early.end()
-    lines = early.take()
+    (lines,) = early.take()
 
-    assert early.take() is None
+    assert early.take() == ()
     seen_s = sum(sample.stands_for_us for sample in lines.samples) / 2e6
     assert seen_s == pytest.approx(took_s, rel=0.5)
-    probe = LinesProbe(tmp_path, early=lines)
+    probe = LinesProbe(tmp_path, early=[lines])
     probe.attach(Recorder(monotonic_ns))
     probe.detach()
     document = read_document(SampledLines, tmp_path)
@@ -167,18 +166,16 @@ def test_as_a_fit_starts_only_what_could_be_kept_has_its_line(
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
     early = EarlyLines()
     early.start("torch")
-    until(lambda: early._sampler.taken >= 3)
-    early.fits = True
+    early.fit_begins()
+    before, startup = early._samplers
+    until(lambda: startup.taken >= 3)
     own = running(("/home/me/train.py", "prepare"))
     loading = running((f"{INSTALLED}/torch/serialization.py", "load"))
 
-    assert early._where(own) == ("startup", -1, own)
-    assert early._where([*loading, *own]) == ("startup", -1, [])
-    sampler, taken = early._sampler, early._sampler.taken
-    until(lambda: sampler.taken >= taken + 3)
-    slots = {stack.slot for stack in early.take().stacks}
-    assert "startup" in slots
-    assert slots - {"startup"}
+    assert {stack.slot for stack in early.take()[-1].stacks} == {"startup"}
+    assert startup._where(own) == ("startup", -1, own)
+    assert startup._where([*loading, *own]) == ("startup", -1, [])
+    assert before._where(own) == (BEFORE_FIT, -1, own)
 
     recorder = Recorder(monotonic_ns)
     probe = LinesProbe(tmp_path)
@@ -187,6 +184,8 @@ def test_as_a_fit_starts_only_what_could_be_kept_has_its_line(
         assert recorder.label == "startup"
         assert probe._where([*loading, *own])[::2] == ("startup", [])
         assert probe._where(own)[::2] == ("startup", own)
+        recorder.end()
+        assert probe._where(own) is None  # a report is written, and the script goes on
     finally:
         probe.detach()
 
@@ -207,7 +206,7 @@ def test_who_does_not_prepare_is_not_sampled(monkeypatch: pytest.MonkeyPatch) ->
             else:
                 there.setattr(owner, name, value, raising=False)
             early.start("torch")
-        assert early._sampler is None
+        assert early._samplers == []
 
 
 def lines_of(before_s: float, loading_s: float, whole_s: float) -> SampledLines:

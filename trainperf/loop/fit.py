@@ -183,7 +183,7 @@ class Fit:
         """Whether changes are tried in it, and the process ends with the last of them."""
         self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
         """Its brackets; others once it has started, and once it is clear what these cost."""
-        EARLY_LINES.fits = True
+        EARLY_LINES.fit_begins()
         self._started_at = wall_clock_anchor()
         self._error_before = last_error()
         for part, act in (

@@ -8,6 +8,7 @@ the moment in which a fit begins and that in which its model and loaders are the
 import multiprocessing
 import sys
 import threading
+from collections.abc import Iterable
 
 import msgspec
 
@@ -28,7 +29,7 @@ from trainperf.core.artifacts.lines import (
     SampledLines,
 )
 from trainperf.recording.guard import Guard
-from trainperf.recording.line_sampler import LineSampler
+from trainperf.recording.line_sampler import LineSampler, Where
 from trainperf.recording.probes.host_work import package_of
 from trainperf.recording.stacks import Stack
 
@@ -76,12 +77,14 @@ def preparing(stack: Stack) -> Stack:
     return stack if slot_of(stack) in PREPARING else []
 
 
-def prepared_s(early: SampledLines | None) -> float:
+def prepared_s(early: Iterable[SampledLines]) -> float:
     """Seconds in which something was prepared whose result could be kept."""
-    if early is None:
-        return 0.0
-    slots = [stack.slot for stack in early.stacks]
-    return sum(s.stands_for_us for s in early.samples if slots[s.stack] in PREPARING) / 1e6
+    return sum(
+        sample.stands_for_us / 1e6
+        for lines in early
+        for sample in lines.samples
+        if lines.stacks[sample.stack].slot in PREPARING
+    )
 
 
 class EarlyLines:
@@ -90,9 +93,8 @@ class EarlyLines:
     def __init__(self) -> None:
         self.seen_from = ""
         """What had just been loaded."""
-        self.fits = False
-        """Whether a fit has begun: what comes until it starts is its startup."""
-        self._sampler: LineSampler | None = None
+        self._samplers: list[LineSampler] = []
+        """Before a fit, and in its startup: none of them looks for both."""
 
     def start(self, loaded: str) -> None:
         """Begin; does nothing in a process that another Python process has made for its own work.
@@ -104,36 +106,41 @@ class EarlyLines:
             loaded: The package that has just been.
         """
         script = hasattr(sys.modules["__main__"], "__file__")
-        if self._sampler is None and script and not of_another_process():
+        if not self._samplers and script and not of_another_process():
             self.seen_from = loaded
-            sampler = self._sampler = LineSampler(self._where, budget=EARLY_BUDGET)
-            looks = Guard().hook(PART, sampler.sample_until_stopped)
-            sampler.start(threading.main_thread().ident or 0, looks, "trainperf early lines")
+            self._sample(lambda stack: (slot_of(stack), -1, stack))
+
+    def fit_begins(self) -> None:
+        """What comes until the fit starts is its startup."""
+        if self._samplers:
+            self.end()
+            self._sample(lambda stack: (STARTUP, -1, preparing(stack)))
 
     def end(self) -> None:
         """A fit has started, or never will: what follows is its own.  Safe to call twice."""
-        if self._sampler is not None:
-            self._sampler.stop()
+        for sampler in self._samplers:
+            sampler.stop()
 
-    def take(self) -> SampledLines | None:
+    def take(self) -> tuple[SampledLines, ...]:
         """What was seen, once."""
         self.end()
-        sampler, self._sampler = self._sampler, None
-        if sampler is None or not sampler.samples:
-            return None
-        lines = sampler.lines()
-        return msgspec.structs.replace(
-            lines,
-            samples=tuple(
-                msgspec.structs.replace(each, stands_for_us=lines.every * each.stands_for_us)
-                for each in lines.samples
-            ),
-        )
+        samplers, self._samplers = self._samplers, []
+        return tuple(_whole(sampler.lines()) for sampler in samplers if sampler.samples)
 
-    def _where(self, stack: Stack) -> tuple[str, int, Stack]:
-        if self.fits:
-            return STARTUP, -1, preparing(stack)
-        return slot_of(stack), -1, stack
+    def _sample(self, where: Where) -> None:
+        sampler = LineSampler(where, budget=EARLY_BUDGET)
+        self._samplers.append(sampler)
+        looks = Guard().hook(PART, sampler.sample_until_stopped)
+        sampler.start(threading.main_thread().ident or 0, looks, "trainperf early lines")
+
+
+def _whole(lines: SampledLines) -> SampledLines:
+    """With samples that stand for those that were left out as well."""
+    samples = (
+        msgspec.structs.replace(each, stands_for_us=lines.every * each.stands_for_us)
+        for each in lines.samples
+    )
+    return msgspec.structs.replace(lines, samples=tuple(samples))
 
 
 def of_another_process() -> bool:

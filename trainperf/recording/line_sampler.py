@@ -33,9 +33,9 @@ MOST_SAMPLES = 16_384
 
 _GOLDEN = 0.6180339887498949
 
-Where = Callable[[Stack], tuple[str, int, Stack]]
+Where = Callable[[Stack], tuple[str, int, Stack] | None]
 """Slot and number of the step that the watched thread is in, given its stack, and as much of that
-as tells what it does there."""
+as tells what it does there; `None` where it is in none."""
 
 
 class EagerSwitches:
@@ -153,9 +153,10 @@ class LineSampler:
     def _look(self, stands_for_ns: int) -> None:
         frame, whole = running_in(self._watched)
         self.taken += 1
-        if not whole:  # one being left has lost its code
+        at = self._where(whole) if whole else None  # one being left has lost its code
+        if at is None:
             return
-        slot, step, lines = self._where(whole)
+        slot, step, lines = at
         stack = self.stacks.number(slot, lines, frame)
         if self.taken % self.every:
             return

@@ -59,6 +59,8 @@ class Recorder(Timeline):
         self.draft: Draft | None = None
         """The open step."""
         self._own: Counter[str] = Counter()
+        self.ended = False
+        """Whether the fit is over: what the thread does now is in no gap."""
         self.closed: list[Draft] = []
         self.on_close: Callable[[Draft], object] | None = None
         """Called with every step as it closes; guarded by whoever sets it."""
@@ -143,6 +145,7 @@ class Recorder(Timeline):
         self.leave()  # nothing is open: what has passed since is the gap's
         self._finish_step(Gap.SHUTDOWN)
         self._emit(Gap.SHUTDOWN)
+        self.ended = True
         return self.switched_ns - self.zero_ns
 
     def prolong(self, draft: Draft) -> None:

@@ -100,6 +100,8 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "same_inputs:same_validation",
             "fit:validation",
             "fit:checkpoint",
+            "fit:epoch_boundary",
+            "fit:shutdown",
             "compiler:recompiles",
             "compiler:graph_breaks",
             "compiler:cuda_graphs",

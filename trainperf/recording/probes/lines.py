@@ -41,7 +41,7 @@ class LinesProbe(Probe):
         run: Path,
         *,
         budget: float | None = None,
-        early: SampledLines | None = None,
+        early: Sequence[SampledLines] = (),
     ) -> None:
         self._run = run
         self._sampler = LineSampler(self._where, budget=budget)
@@ -52,7 +52,7 @@ class LinesProbe(Probe):
     def begin(self) -> None:
         """Begin to sample this thread."""
         age = age_s()
-        if age is not None and self._early is not None:  # its own start counts in the fit
+        if age is not None and self._early:  # its own start counts in the fit
             self._before_fit_s = max(0.0, age - (monotonic_ns() - self.recorder.zero_ns) / 1e9)
         WORKER_LINES.forget_the_gone()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
@@ -88,9 +88,11 @@ class LinesProbe(Probe):
             before_fit_s=self._before_fit_s,
             seen_from=EARLY_LINES.seen_from,
         )
-        early = (self._early,) if self._early and self._before_fit_s else ()
+        early = self._early if self._before_fit_s else ()
         return joined(lines, (*early, *WORKER_LINES.collect()))
 
-    def _where(self, stack: Stack) -> tuple[str, int, Stack]:
+    def _where(self, stack: Stack) -> tuple[str, int, Stack] | None:
+        if self.recorder.ended:
+            return None
         slot = self.recorder.label
         return slot, self.recorder.index, preparing(stack) if slot == STARTUP else stack

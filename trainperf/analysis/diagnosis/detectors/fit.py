@@ -38,22 +38,32 @@ from trainperf.meters.fold import not_covered
 
 
 def _pause(
-    account: StepAccount, facts: Facts, kind: str, rarer: str, least: float, *further: Use
+    account: StepAccount,
+    facts: Facts,
+    kind: str,
+    rarer: str,
+    least: float,
+    *further: Use,
+    own: LineShare | None = None,
 ) -> Cause | None:
-    """A cause where pauses of one kind can be made shorter.
+    """A cause where pauses of one kind, or the part of them in an own function, can be shorter.
 
     From `least` of the fit on they can be rarer, so that they take `LIMITS.worth` of it.  What
     further can be changed costs nothing, and is said as soon as they matter at all.
     """
     number, line = facts.summary.gaps.get(kind, 0), facts.summary.owner(kind)
-    spent_s = account.pauses_s.get(kind, 0.0)
+    spent_s = account.pauses_s.get(kind, 0.0) * (own.fraction if own else 1.0)
     lost = account.share(spent_s, "fit")
     left = max(1 - lost, 0.001)
     # Rounded first: half a millionth must not make a whole number the next one.
     fewer = max(2, math.ceil(round(lost * (1 - LIMITS.worth) / (left * LIMITS.worth), 6)))
     seldom = Use(
         change=rarer,
-        values={"fewer": fewer, "part": f"{1 / fewer:.2g}"},
+        values={
+            "fewer": fewer,
+            "part": f"{1 / fewer:.2g}",
+            **({"name": own.subject} if own else {}),
+        },
         realises=1 - 1 / fewer,
     )
     changes = (*further, *all_that_hold((seldom, lost >= least)))
@@ -62,7 +72,8 @@ def _pause(
     steps = plural(max(1, round(facts.run.steps / number)), "step")
     return Cause(
         id=kind,
-        title=f"{kind} takes {share(lost)} of the fit",
+        title=f"{words(kind)} takes {share(lost)} of the fit"
+        + (f", in {own.subject}" if own else ""),
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}"
             + (
@@ -111,6 +122,34 @@ def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     if cause is None or wrapper not in ("FullyShardedDataParallel", "FSDPModule"):
         return cause
     return replace(cause, changes=(*cause.changes, Use(change="sharded_checkpoint")))
+
+
+def epoch_boundary(account: StepAccount, facts: Facts) -> Cause | None:
+    """The fit stands still between epochs, mostly in a function of the script.
+
+    Removed is that function's part of the pauses by their samples, from a tenth of the fit on.
+    What workers take to start is `epoch_start`.
+
+    Wrong where: the epochs of the fit that was measured are shorter than the real ones.
+    To confirm: `trainperf compare` with a run without it, by the fit clock.
+    """
+    return _own_pause(account, facts, "epoch_boundary")
+
+
+def shutdown(account: StepAccount, facts: Facts) -> Cause | None:
+    """The fit goes on for long after its last step, mostly in a function of the script.
+
+    Removed is that function's part by its samples, from a tenth of the fit on.
+
+    Wrong where: the fit that was measured is a short try of a long one.
+    To confirm: `trainperf compare` with a run without it, by the fit clock.
+    """
+    return _own_pause(account, facts, "shutdown")
+
+
+def _own_pause(account: StepAccount, facts: Facts, kind: str) -> Cause | None:
+    own = facts.summary.owner(kind)
+    return own and _pause(account, facts, kind, "lighten_pause", LIMITS.notable, own=own)
 
 
 def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 counts steps
