@@ -149,7 +149,9 @@ def shutdown(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _own_pause(account: StepAccount, facts: Facts, kind: str) -> Cause | None:
     own = facts.summary.owner(kind)
-    return own and _pause(account, facts, kind, "lighten_pause", LIMITS.notable, own=own)
+    if own is None:
+        return None
+    return _pause(account, facts, kind, "lighten_pause", LIMITS.notable, own=own)
 
 
 def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 counts steps
