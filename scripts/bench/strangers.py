@@ -93,7 +93,10 @@ def measured(twins: Path, pairs: range) -> list[dict[str, Any]]:
         for script in sides if pair % 2 == 0 else sides[::-1]:
             with tempfile.TemporaryDirectory() as folder:
                 shutil.copy(twins / script, folder)
-                turns.append({"script": script, **result_of(trained(folder, script))})
+                begun_s = time.monotonic()
+                result = result_of(trained(folder, script))
+                took_s = time.monotonic() - begun_s
+                turns.append({"script": script, **result, "took_s": took_s})
     return turns
 
 
@@ -121,8 +124,8 @@ def result_of(printed: str) -> dict[str, float]:
 
 
 def gains_of(turns: list[dict[str, Any]], scope: str) -> list[float]:
-    """How many times faster the twin is in each pair, in a step or in the fit."""
-    name, gains = ("fit_s" if scope == "fit" else "step_s"), []
+    """How many times faster the twin is in each pair: a step, the fit or the whole process."""
+    name, gains = {"step": "step_s", "fit": "fit_s", "script": "took_s"}[scope], []
     for pair in zip(turns[::2], turns[1::2], strict=True):
         times_s = {turn["script"]: turn[name] for turn in pair}
         gains.append(times_s["train.py"] / times_s["train_fixed.py"])
