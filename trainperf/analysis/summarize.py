@@ -13,7 +13,6 @@ from trainperf.analysis.diagnosis.of_run import account_of, light_of
 from trainperf.analysis.diagnosis.regions import spent_on
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_of, host_share
@@ -69,26 +68,21 @@ def examine(
         documents: In place of those in its directory.
         captures: What its traces say; those are read by default.
     """
-    of_run = documents is None
     documents = documents or read_documents(run.path)
     traced = tuple(read_all(run.path)) if captures is None else captures
     folds = RunFolds(replay or Replay(run), documents, traced)
     folds.read(observers)
-    summary = _summary_of(folds, now_s=now_s)
-    searches = of_run and documents.trials is None
-    if searches and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
-        documents = replace(documents, trials=beside[0], trials_from=str(beside[1]))
-    return _diagnosed(folds, summary, documents)
+    return _diagnosed(folds, _summary_of(folds, now_s=now_s))
 
 
-def _diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
+def _diagnosed(folds: RunFolds, summary: Summary) -> Facts:
     """The summary with its time split and findings, and all that these are based on.
 
     Args:
         folds: Fed with the steps.
         summary: What `_summary_of` makes of them.
-        documents: Of the run; its trials may be another run's.
     """
+    documents = folds.documents
     usual = typical_audit(folds.steps, documents)
     resized = usual if isinstance(usual, StepAudit) else None
     step_s = None if resized is None else summary.value(STEP_S)
@@ -118,7 +112,6 @@ def _diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts
     summary = msgspec.structs.replace(
         divided,
         trials=documents.trials,
-        trials_from=documents.trials_from,
         findings=findings,
         ordinary=ordinary,
     )

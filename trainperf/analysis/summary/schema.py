@@ -234,8 +234,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """From steps on, or one bit by bit; none where the run went on as it began."""
     restarts: Restarts | None = None
     trials: Trials | None = None
-    trials_from: str = ""
-    """Another run of the same training that the trials are of; empty where they are its own."""
     machine: MachineFacts | None = None
     """`None` where no machine was sampled."""
     findings: tuple[Finding, ...] = ()
