@@ -16,11 +16,9 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_of, host_share
-from trainperf.analysis.summary.lead_steps import INDEX
 from trainperf.analysis.summary.lines import (
+    SampledCode,
     before_fit,
-    collecting,
-    phase_lines,
     slow_steps,
     up_to_steady,
 )
@@ -36,7 +34,7 @@ from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.groups import grouped, summed
 from trainperf.core.loop_kind import loop_of
 from trainperf.core.paths import AnyPath
-from trainperf.core.phases import TAGS
+from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.own_sums import answer_facts, named_phases
@@ -156,6 +154,7 @@ def _summary_of(folds: RunFolds, *, now_s: float | None) -> Summary:
     traced = traces(folds.steps, folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
+    code = lines and SampledCode(lines, apart=loop_of(run.info.config).data_wait_is_bound)
     if facts.state != "running" and not facts.window:
         facts = _with_start(facts, folds, lines)
     hang = hang_of(replay, documents.standstills, now_s)
@@ -189,11 +188,9 @@ def _summary_of(folds: RunFolds, *, now_s: float | None) -> Summary:
             [file.info for file in run.attempts[-1]],
             [journal.totals.contention for journal in replay.journals.values()],
         ),
-        lines=phase_lines(
-            lines, folds.steps.steady(), apart=loop_of(run.info.config).data_wait_is_bound
-        ),
-        collects=collecting(lines, frozenset(folds.steps.rows()[:, INDEX].astype(int).tolist())),
-        slow_steps=slow_steps(folds.steps, lines),
+        lines=code.phases(folds.steps.numbers(DISQUALIFYING)) if code else (),
+        collects=code.collecting(folds.steps.numbers()) if code else (),
+        slow_steps=slow_steps(folds.steps, code),
         long_term=long_term(dict(zip(run.ranks, folds.levels.levels(), strict=False))),
         restarts=restarts(run, first),
         machine=folds.machine.facts(),

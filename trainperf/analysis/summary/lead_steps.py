@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.core.arrays import Column
-from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.phases import PHASES, Tag
 
 
 MOST_STEPS = 65_536
@@ -43,9 +43,9 @@ class LeadSteps:
         rows = self.rows()[-MOST_STEPS:]
         return rows[~tagged(rows, without)]
 
-    def steady(self) -> frozenset[int]:
-        """Numbers of the steady steps among the latest ones."""
-        return frozenset(self.latest(DISQUALIFYING)[:, INDEX].astype(int).tolist())
+    def numbers(self, without: int = 0) -> frozenset[int]:
+        """Numbers of the latest ones that have none of these tags."""
+        return frozenset(self.latest(without)[:, INDEX].astype(int).tolist())
 
 
 def tagged(rows: Column, tags: int) -> npt.NDArray[np.bool_]:
