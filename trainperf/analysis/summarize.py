@@ -25,7 +25,7 @@ from trainperf.analysis.summary.lines import (
 from trainperf.analysis.summary.long_term import long_term
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
-from trainperf.analysis.summary.schema import RunFacts, Summary, encode_summary
+from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.analysis.summary.standstill import hang_of
 from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
@@ -117,12 +117,13 @@ def _diagnosed(folds: RunFolds, summary: Summary) -> Facts:
 
 
 def save_summary(summary: Summary, run: AnyPath) -> None:
-    """Write `summary.json` into the directory *run*, whole or not at all.
+    """Write `summary.json` into the directory *run*, indented for people, whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
-    write_atomically(run / SUMMARY, encode_summary(summary))
+    indented = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+    write_atomically(run / SUMMARY, indented + b"\n")
 
 
 def _with_start(facts: RunFacts, folds: RunFolds, lines: SampledLines | None) -> RunFacts:
@@ -154,7 +155,8 @@ def _summary_of(folds: RunFolds, *, now_s: float | None) -> Summary:
     traced = traces(folds.steps, folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
-    code = lines and SampledCode(lines, apart=loop_of(run.info.config).data_wait_is_bound)
+    apart = loop_of(run.info.config).data_wait_is_bound
+    code = SampledCode(lines, apart=apart) if lines else None
     if facts.state != "running" and not facts.window:
         facts = _with_start(facts, folds, lines)
     hang = hang_of(replay, documents.standstills, now_s)
