@@ -76,7 +76,7 @@ def finding_of(
 def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeGain:
     """What a change would bring, by the law."""
     change = BY_ID[use.change]
-    advice, action, confirm = change.worded(facts.loop, use.values, facts.device)
+    advice, action, confirm = change.worded(facts.loop, use.values, facts.run.backend)
     likely = most = None
     claim = cause.claim
     if claim is not None and _fraction(claim, account):

@@ -18,9 +18,11 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult]) -> Finding:
         finding: Of any detector.
         trials: In the same training.
     """
-    own = [trial for trial in trials if finding.id in trial.rules and not trial.parts]
-    if finding.scope != "step" or not own:
-        return finding
+    own = [
+        trial
+        for trial in trials
+        if finding.scope == "step" and finding.id in trial.rules and not trial.parts
+    ]
     ceilings = [trial for trial in own if trial.kind == "ceiling" and trial.counts]
     compared = [t for t in own if t.kind == "change" and t.speedup is not None]
     resolved = [trial for trial in compared if trial.resolved]
