@@ -27,7 +27,6 @@ from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_o
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.analysis.summary.standstill import hang_of
-from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.artifacts.lines import SampledLines
@@ -38,6 +37,7 @@ from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.own_sums import answer_facts, named_phases
+from trainperf.meters.utilisation import typical_audit
 from trainperf.traces.capture_files import CaptureReport, read_all
 
 

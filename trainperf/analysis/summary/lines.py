@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.roofline.time_split import WORK
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
 from trainperf.analysis.summary.schema import (
     LineShare,
     PhaseLines,
@@ -36,6 +35,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.groups import counted, grouped, summed
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
+from trainperf.meters.lead_steps import HOST, INDEX, LeadSteps, tagged
 
 
 FEWEST_SAMPLES = 10
