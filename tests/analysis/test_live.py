@@ -1,6 +1,7 @@
 """A run that is looked at while it is written: the report of its end, look after look."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from support.machines import plant_machine
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_steps, rounded
 from upath import UPath
 
-from trainperf.analysis.live import LiveRun
+from trainperf.analysis.live import look_at
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
@@ -49,7 +50,7 @@ def meeting(path: Path) -> Path:
 def test_every_way_to_look_at_a_run_knows_where_its_ranks_meet(tmp_path: Path) -> None:
     """All of it, a window of it, the latest minute of it: one slow loader, by the same name."""
     path = meeting(tmp_path / "run")
-    look = LiveRun(path).look(NOW_S)
+    look = look_at(path, NOW_S)
     windows = [
         summarize(Run.open(path, RunWindow(first=first, last=119)), now_s=NOW_S)
         for first in (0, 60)
@@ -63,14 +64,14 @@ def test_every_way_to_look_at_a_run_knows_where_its_ranks_meet(tmp_path: Path) -
 def test_looks_add_up_to_the_report(tmp_path: Path) -> None:
     """Lines cut in the middle, ranks that are ahead: in the end all is as if read at once."""
     run = GrowingRun(tmp_path / "run", even_ranks(3, 300))
-    watched = LiveRun(run.path)
+    watched = partial(look_at, run.path)
     for lines in (20, 1, 55, 90):
         run.grow(lines, cut=7)
         run.grow(11, ranks=[1])
-        watched.look(NOW_S)
+        watched(now_s=NOW_S)
     run.finish()
 
-    look = watched.look(NOW_S)
+    look = watched(now_s=NOW_S)
 
     assert rounded(look.whole, 12) == rounded(reported(run.path), 12)
     assert look.whole.run.state == "finished"
@@ -85,7 +86,7 @@ def test_the_latest_minute_is_the_report_of_that_window(tmp_path: Path) -> None:
     ]
     run = make_run_dir(tmp_path / "run", [RankSpec(steps=[*steps, *slow], gaps=gaps)])
 
-    look = LiveRun(run).look(NOW_S)
+    look = look_at(run, NOW_S)
 
     first = 3_000 - look.latest.run.steps
     assert 600 <= look.latest.run.steps <= 601
@@ -99,11 +100,11 @@ def test_the_latest_minute_is_the_report_of_that_window(tmp_path: Path) -> None:
 def test_what_is_read_does_not_grow_with_the_run(tmp_path: Path) -> None:
     """Its end, whatever came before."""
     run = GrowingRun(tmp_path / "run", even_ranks(1, 30_000, end=None))
-    watched = LiveRun(run.path, most_bytes=500_000)
+    watched = partial(look_at, run.path, most_bytes=500_000)
     read = []
     for _ in range(6):
         run.grow(5_000)
-        read.append(watched.look(NOW_S).whole.run.steps)
+        read.append(watched(now_s=NOW_S).whole.run.steps)
 
     assert max(read) < 2 * 5_000 + 4_096
     assert read[-1] <= read[1]
@@ -113,7 +114,7 @@ def test_a_long_run_is_read_from_its_end(tmp_path: Path) -> None:
     """The first look does not read what is far back, and says from where it does."""
     run = make_run_dir(tmp_path / "run", even_ranks(1, 20_000))
 
-    whole = LiveRun(run, most_bytes=1).look(NOW_S).whole
+    whole = look_at(run, NOW_S, most_bytes=1).whole
 
     assert whole.run.window.startswith("from step ")
     assert 200 < whole.run.steps < 2_000
@@ -144,13 +145,13 @@ def test_a_part_that_is_packed_meanwhile_is_read_once(tmp_path: Path, read: int)
     for place, gap in enumerate(others[:-1]):
         steps.insert(101 + place * 101, gap)
     run.lines[0] = [header, *steps, others[-1]]
-    watched = LiveRun(run.path)
+    watched = partial(look_at, run.path)
     if read:
         run.grow(read - 1)
-        assert watched.look(NOW_S).whole.run.steps > 0
+        assert watched(now_s=NOW_S).whole.run.steps > 0
 
     parts_of(run, 3_001)
-    look = watched.look(NOW_S)
+    look = watched(now_s=NOW_S)
 
     assert not record_file(run.path, 0).exists()
     assert look.whole.run.steps == 4_000
@@ -161,12 +162,12 @@ def test_a_part_that_is_packed_meanwhile_is_read_once(tmp_path: Path, read: int)
 def test_a_part_that_was_just_packed_is_read_from_its_end(tmp_path: Path) -> None:
     """Or a look would have the few steps of the new part alone."""
     run = GrowingRun(tmp_path / "run", even_ranks(1, 30_000, end=None))
-    watched = LiveRun(run.path, most_bytes=300_000)
+    watched = partial(look_at, run.path, most_bytes=300_000)
     run.finish()
-    before = watched.look(NOW_S).whole.run.steps
+    before = watched(now_s=NOW_S).whole.run.steps
 
     parts_of(run, 29_998)
-    after = watched.look(NOW_S).whole
+    after = watched(now_s=NOW_S).whole
 
     assert after.run.steps >= before / 2
     assert after.value(STEP_S) == reported(run.path).value(STEP_S)
@@ -175,16 +176,16 @@ def test_a_part_that_was_just_packed_is_read_from_its_end(tmp_path: Path) -> Non
 def test_a_rank_that_stays_behind_is_not_waited_for(tmp_path: Path) -> None:
     """No step of the end is one of all ranks; who is behind, is said."""
     run = GrowingRun(tmp_path / "run", even_ranks(2, 12_000, end=None))
-    watched = LiveRun(run.path, most_bytes=200_000)
+    watched = partial(look_at, run.path, most_bytes=200_000)
     run.grow(100)
-    watched.look(NOW_S)
+    watched(now_s=NOW_S)
     silent = run.files[1].stat()
     for _ in range(4):
         run.grow(3_000, ranks=[0])
-        look = watched.look(NOW_S)
+        look = watched(now_s=NOW_S)
     os.utime(run.files[1], (silent.st_atime, run.files[0].stat().st_mtime - 1_000))
 
-    look = watched.look(run.files[0].stat().st_mtime + 1)
+    look = watched(now_s=run.files[0].stat().st_mtime + 1)
 
     assert look.whole.run.steps == 0
     assert look.latest is None
@@ -200,7 +201,7 @@ def test_a_rank_whose_file_is_written_later_has_steps_with_the_others(tmp_path: 
     run.grow(3_000)
     run.grow(2_500, ranks=[0])
 
-    seen = LiveRun(run.path).look(NOW_S).whole.run
+    seen = look_at(run.path, NOW_S).whole.run
 
     assert seen.steps > 0
     first = seen.window.removeprefix("from step ").removesuffix(" on").replace(",", "")
@@ -211,11 +212,11 @@ def test_a_restart_is_followed_once_its_file_has_a_header(tmp_path: Path) -> Non
     """From there on that attempt is shown; a file is there before its first line is."""
     path = make_run_dir(tmp_path / "run", even_ranks(1, 300))
     record_file(path, 0, 1).touch()
-    watched = LiveRun(path)
-    before = watched.look(NOW_S)
+    watched = partial(look_at, path)
+    before = watched(now_s=NOW_S)
 
     make_run_dir(path, [RankSpec(steps=make_steps(50, forward=40), attempt=1, end=None)])
-    look = watched.look(NOW_S)
+    look = watched(now_s=NOW_S)
 
     assert (before.whole.run.steps, before.attempts_before) == (300, 0)
     assert before.whole.run.state == "finished"
@@ -245,7 +246,7 @@ def test_what_earlier_attempts_came_to_is_read_of_their_ends(tmp_path: Path) -> 
     ]
 
     path = make_run_dir(tmp_path / "run", specs)
-    look, whole = LiveRun(path).look(NOW_S), reported(path)
+    look, whole = look_at(path, NOW_S), reported(path)
 
     assert (look.attempts_before, look.steps_before, look.ended_before) == (2, 160, "")
     assert whole.ledger_s["restart"] == pytest.approx(60 + 58.4)
@@ -260,7 +261,7 @@ def test_the_machine_is_that_of_the_latest_minute(tmp_path: Path) -> None:
         run, 600, device=lambda second: {"reasons": 0x20, "sm_mhz": 1305} if second >= 480 else {}
     )
 
-    look = LiveRun(run).look(NOW_S)
+    look = look_at(run, NOW_S)
 
     ((cause,), (host,)) = look.latest.machine.causes, look.latest.machine.hosts
     assert (cause.cause, cause.fraction) == ("thermal", pytest.approx(1.0, abs=0.05))
@@ -275,13 +276,13 @@ def test_a_run_in_object_storage_is_followed(tmp_path: Path) -> None:
     content = b"".join(run.lines[0])
     half = len(b"".join(run.lines[0][:40]))
     (memory / "steps-rank0.jsonl").write_bytes(content[:half])
-    watched = LiveRun(memory)
-    assert watched.look(NOW_S).whole.run.steps == 39
+    watched = partial(look_at, memory)
+    assert watched(now_s=NOW_S).whole.run.steps == 39
 
     (memory / "steps-rank0.part1.jsonl").write_bytes(content[half:])
 
-    assert watched.look(NOW_S).whole.run.steps == 90
-    assert watched.look(NOW_S).whole.run.state == "finished"
+    assert watched(now_s=NOW_S).whole.run.steps == 90
+    assert watched(now_s=NOW_S).whole.run.state == "finished"
 
 
 def test_ranks_without_a_step_yet(tmp_path: Path) -> None:
@@ -289,7 +290,7 @@ def test_ranks_without_a_step_yet(tmp_path: Path) -> None:
     run = GrowingRun(tmp_path / "run", even_ranks(2, 30))
     run.grow(5, ranks=[0])
 
-    look = LiveRun(run.path).look(NOW_S)
+    look = look_at(run.path, NOW_S)
 
     assert look.latest is None
     assert look.whole.run.steps == 0

@@ -16,7 +16,7 @@ from support.waiting import until
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.lines import before_fit, phase_lines
+from trainperf.analysis.summary.lines import SampledCode, before_fit
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.compilation import Compilation, Compiled
 from trainperf.core.artifacts.lines import (
@@ -234,7 +234,7 @@ def test_what_came_before_sums_to_the_time_of_the_process() -> None:
     lines = lines_of(12.0, 3.0, 16.5)
 
     assert before_fit(lines) == {"before_fit": 12.0, "imports": 3.0, "unseen": 1.5}
-    owners = {each.slot: each.owner for each in phase_lines(lines, [30])}
+    owners = {each.slot: each.owner for each in SampledCode(lines).phases([30])}
     assert owners[BEFORE_FIT].where == "train.py:7"
 
 

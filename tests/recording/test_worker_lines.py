@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from trainperf.analysis.diagnosis.workers import LoaderWorkers, loader_workers
-from trainperf.analysis.summary.lines import phase_lines
+from trainperf.analysis.summary.lines import SampledCode
 from trainperf.core.artifacts.lines import WORKER_MAKING, SampledLines, SampledWorker
 from trainperf.recording.worker_lines import WorkerLines, joined
 
@@ -81,7 +81,7 @@ def test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line() -
     seen = seen_by(lines)
     assert (len(seen.making), seen.at_work, seen.iterable, seen.hands_over) == (2, 2, False, False)
     assert min(seen.making) > 0.6
-    (making,) = [each for each in phase_lines(lines, ()) if each.slot == WORKER_MAKING]
+    (making,) = [each for each in SampledCode(lines).phases(()) if each.slot == WORKER_MAKING]
     assert making.owner.function == "Sleeping.decoded"
     assert making.owner.fraction > 0.9
     inside = {lines.places[at].function for stack in lines.stacks for at in stack.frames}

@@ -12,14 +12,14 @@ from support.growing import GrowingRun, even_ranks
 from support.machines import plant_machine
 from support.runs import RankSpec, make_run_dir, make_steps
 
-from trainperf.analysis.live import LiveLook, LiveRun
+from trainperf.analysis.live import LiveLook, look_at
 from trainperf.reports.run.headline import headline
 from trainperf.reports.watch import APART, NO_STEP, screen, watch
 
 
 def looked(tmp_path: Path, *ranks: RankSpec) -> LiveLook:
     """A look at what these ranks have written."""
-    return LiveRun(make_run_dir(tmp_path / "gpt2" / "trainperf", ranks)).look(1.0e9)
+    return look_at(make_run_dir(tmp_path / "gpt2" / "trainperf", ranks), 1.0e9)
 
 
 def words(look: LiveLook, width: int = 78, most: int = 24) -> str:
@@ -40,7 +40,7 @@ def watched(run: GrowingRun, *between: Callable[[], object], width: int = 100) -
             raise KeyboardInterrupt from None
 
     with pytest.raises(KeyboardInterrupt):
-        watch(LiveRun(run.path), lambda: 1.0e9, sleep, console=console)
+        watch(run.path, lambda: 1.0e9, sleep, console=console)
     return written.getvalue()
 
 

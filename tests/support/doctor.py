@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.doctor import CHECKS, Case, Outcome, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.loss_parity import compare_losses, curve_of
+from trainperf.comparison.loss_parity import compare_losses, curve_of
 from trainperf.core.artifacts import Document, write_document
 from trainperf.core.run_directory import ANALYSIS_SUFFIX
 from trainperf.core.steps.records import Scalar, StepRecord

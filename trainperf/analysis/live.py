@@ -45,57 +45,41 @@ class LiveLook:
     """How the last of them ended, as in `EndMark`; empty where it ended without a word."""
 
 
-class LiveRun:
-    """A run that is looked at again and again: the end of its latest attempt.
+@storage_errors()
+def look_at(path: AnyPath, now_s: float, most_bytes: int = MOST_BYTES) -> LiveLook:
+    """Read the end of a run's latest attempt as it is by now, and sum up.
 
     Args:
-        path: The run directory, or one above it.
+        path: The run directory; of one above it the newest run is looked at.
+        now_s: Seconds since 1970.
         most_bytes: How much of it is read.
 
     Raises:
         OSError: It cannot be read.
-        RunError: There is no run.
+        RunError: There is no run, or no more.
     """
-
-    def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
-        self._path = Run.open(path).path
-        self._most_bytes = most_bytes
-
-    @storage_errors()
-    def look(self, now_s: float) -> LiveLook:
-        """Read the run as it is by now, and sum up.
-
-        Args:
-            now_s: Seconds since 1970.
-
-        Raises:
-            OSError: It cannot be read.
-            RunError: It is no run any more.
-        """
-        run = Run.open(self._path)
-        *before, latest = run.attempts
-        ended = end_of(before[-1][0]).mark if before else None
-        reached = [end_of(file).step for file in latest]
-        # Ranks flush, or are uploaded, at different times: the steps of all are further back.
-        behind = (max(reached) - min(reached)) * STEP_BYTES
-        each = max(EDGE_BYTES, self._most_bytes // len(latest)) + min(
-            behind, self._most_bytes // FEW_RANKS
-        )
-        # Lines and audits are numbered by the attempt's own steps.
-        files = tuple(held(replace(file, begun=0), each) for file in latest)
-        window = f"from step {files[0].first:,.0f} on" if files[0].first else ""
-        end = replace(run, attempts=(files,), window=window)
-        # The machines are joined with the latest steps alone.
-        whole = examine(end, now_s=now_s, replay=Replay(end, machine_bytes=0))
-        minute = _minute(end, whole.documents, now_s) if whole.run.steps else None
-        return LiveLook(
-            whole=whole.summary,
-            latest=minute,
-            silent_s=max(0.0, now_s - run.last_write_s()),
-            attempts_before=len(before),
-            steps_before=latest[0].begun,
-            ended_before=ended.reason if ended else "",
-        )
+    run = Run.open(path)
+    *before, latest = run.attempts
+    ended = end_of(before[-1][0]).mark if before else None
+    reached = [end_of(file).step for file in latest]
+    # Ranks flush, or are uploaded, at different times: the steps of all are further back.
+    behind = (max(reached) - min(reached)) * STEP_BYTES
+    each = max(EDGE_BYTES, most_bytes // len(latest)) + min(behind, most_bytes // FEW_RANKS)
+    # Lines and audits are numbered by the attempt's own steps.
+    files = tuple(held(replace(file, begun=0), each) for file in latest)
+    window = f"from step {files[0].first:,.0f} on" if files[0].first else ""
+    end = replace(run, attempts=(files,), window=window)
+    # The machines are joined with the latest steps alone.
+    whole = examine(end, now_s=now_s, replay=Replay(end, machine_bytes=0))
+    minute = _minute(end, whole.documents, now_s) if whole.run.steps else None
+    return LiveLook(
+        whole=whole.summary,
+        latest=minute,
+        silent_s=max(0.0, now_s - run.last_write_s()),
+        attempts_before=len(before),
+        steps_before=latest[0].begun,
+        ended_before=ended.reason if ended else "",
+    )
 
 
 def _minute(run: Run, documents: Documents, now_s: float) -> Summary:

@@ -13,34 +13,31 @@ from trainperf.analysis.diagnosis.of_run import account_of, light_of
 from trainperf.analysis.diagnosis.regions import spent_on
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_of, host_share
-from trainperf.analysis.summary.lead_steps import INDEX
 from trainperf.analysis.summary.lines import (
+    SampledCode,
     before_fit,
-    collecting,
-    phase_lines,
     slow_steps,
     up_to_steady,
 )
 from trainperf.analysis.summary.long_term import long_term
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
-from trainperf.analysis.summary.schema import RunFacts, Summary, encode_summary
+from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.analysis.summary.standstill import hang_of
-from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.groups import grouped, summed
 from trainperf.core.loop_kind import loop_of
 from trainperf.core.paths import AnyPath
-from trainperf.core.phases import TAGS
+from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.own_sums import answer_facts, named_phases
+from trainperf.meters.utilisation import typical_audit
 from trainperf.traces.capture_files import CaptureReport, read_all
 
 
@@ -69,26 +66,21 @@ def examine(
         documents: In place of those in its directory.
         captures: What its traces say; those are read by default.
     """
-    of_run = documents is None
     documents = documents or read_documents(run.path)
     traced = tuple(read_all(run.path)) if captures is None else captures
     folds = RunFolds(replay or Replay(run), documents, traced)
     folds.read(observers)
-    summary = _summary_of(folds, now_s=now_s)
-    searches = of_run and documents.trials is None
-    if searches and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
-        documents = replace(documents, trials=beside[0], trials_from=str(beside[1]))
-    return _diagnosed(folds, summary, documents)
+    return _diagnosed(folds, _summary_of(folds, now_s=now_s))
 
 
-def _diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts:
+def _diagnosed(folds: RunFolds, summary: Summary) -> Facts:
     """The summary with its time split and findings, and all that these are based on.
 
     Args:
         folds: Fed with the steps.
         summary: What `_summary_of` makes of them.
-        documents: Of the run; its trials may be another run's.
     """
+    documents = folds.documents
     usual = typical_audit(folds.steps, documents)
     resized = usual if isinstance(usual, StepAudit) else None
     step_s = None if resized is None else summary.value(STEP_S)
@@ -118,7 +110,6 @@ def _diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts
     summary = msgspec.structs.replace(
         divided,
         trials=documents.trials,
-        trials_from=documents.trials_from,
         findings=findings,
         ordinary=ordinary,
     )
@@ -126,12 +117,13 @@ def _diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Facts
 
 
 def save_summary(summary: Summary, run: AnyPath) -> None:
-    """Write `summary.json` into the directory *run*, whole or not at all.
+    """Write `summary.json` into the directory *run*, indented for people, whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
-    write_atomically(run / SUMMARY, encode_summary(summary))
+    indented = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+    write_atomically(run / SUMMARY, indented + b"\n")
 
 
 def _with_start(facts: RunFacts, folds: RunFolds, lines: SampledLines | None) -> RunFacts:
@@ -163,6 +155,8 @@ def _summary_of(folds: RunFolds, *, now_s: float | None) -> Summary:
     traced = traces(folds.steps, folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
+    apart = loop_of(run.info.config).data_wait_is_bound
+    code = SampledCode(lines, apart=apart) if lines else None
     if facts.state != "running" and not facts.window:
         facts = _with_start(facts, folds, lines)
     hang = hang_of(replay, documents.standstills, now_s)
@@ -196,11 +190,9 @@ def _summary_of(folds: RunFolds, *, now_s: float | None) -> Summary:
             [file.info for file in run.attempts[-1]],
             [journal.totals.contention for journal in replay.journals.values()],
         ),
-        lines=phase_lines(
-            lines, folds.steps.steady(), apart=loop_of(run.info.config).data_wait_is_bound
-        ),
-        collects=collecting(lines, frozenset(folds.steps.rows()[:, INDEX].astype(int).tolist())),
-        slow_steps=slow_steps(folds.steps, lines),
+        lines=code.phases(folds.steps.numbers(DISQUALIFYING)) if code else (),
+        collects=code.collecting(folds.steps.numbers()) if code else (),
+        slow_steps=slow_steps(folds.steps, code),
         long_term=long_term(dict(zip(run.ranks, folds.levels.levels(), strict=False))),
         restarts=restarts(run, first),
         machine=folds.machine.facts(),

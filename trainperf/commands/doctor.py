@@ -14,7 +14,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.analysis.doctor import Case, examined
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import examine
-    from trainperf.analysis.summary.loss_parity import compare_losses, curve_of
+    from trainperf.comparison.loss_parity import compare_losses, curve_of
     from trainperf.reports.doctor import checkup_document
     from trainperf.reports.layout.forms import rendered
 

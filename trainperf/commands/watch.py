@@ -13,10 +13,10 @@ def _run(given: argparse.Namespace) -> str:
     import time
     from datetime import datetime, timezone
 
-    from trainperf.analysis.live import LiveRun
+    from trainperf.analysis.run.directory import Run
     from trainperf.reports.watch import watch
 
-    run = LiveRun(given.run)
+    run = Run.open(given.run).path
     if not sys.stdout.isatty():
         raise ConfigError(
             f"watch: needs a terminal; `trainperf report {given.run}` prints the same once"

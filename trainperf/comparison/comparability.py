@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.run.trials_beside import NO_CHANGE
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
@@ -47,6 +46,12 @@ _CHANGES: dict[str, str] = {
     for name in names.split()
 }
 """Fact to the change it belongs to: facts that go together are one change."""
+
+_NO_CHANGE = frozenset(
+    {"seed", "max_steps", "max_epochs", "log_every_n_steps", "scheduler_steps", "updates"}
+    | {"micro_batches", "host_cpus", "cpu_mask", "host", STEP_CLOCK}
+)
+"""Facts that change neither the work of a step nor its speed."""
 
 _NEW_FACTS = frozenset(
     {"local_world_size", "collectives", "dataset_samples", "shapes_vary", "ran_compiled"}
@@ -184,7 +189,7 @@ def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
         )
         for name in dict.fromkeys([*old, *new])
         if old.get(name) != new.get(name)
-        and name not in NO_CHANGE
+        and name not in _NO_CHANGE
         and not (name in _NEW_FACTS and None in (old.get(name), new.get(name)))
         and not (logs[0] and name not in old)
         and not (logs[1] and name not in new)

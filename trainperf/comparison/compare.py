@@ -9,7 +9,7 @@ from statistics import fmean, geometric_mean
 from msgspec.structs import replace
 
 from trainperf.analysis.run.window import start_time
-from trainperf.analysis.summary.loss_parity import TOLERANCE, compare_losses
+from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.comparison.clocks import headline, reconciled
 from trainperf.comparison.comparability import (
     code_version,
@@ -20,6 +20,7 @@ from trainperf.comparison.comparability import (
 )
 from trainperf.comparison.compared_run import ComparedRun, Repeats, is_speed
 from trainperf.comparison.fit_clock import FIT_BETTER, FIT_CLOCK
+from trainperf.comparison.loss_parity import compare_losses
 from trainperf.comparison.results import (
     Clock,
     ClockChange,

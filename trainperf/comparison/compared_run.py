@@ -14,9 +14,9 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold, estimated, fit_estimates, fit_readings
+from trainperf.comparison.loss_parity import LossCurve, LossFold
 from trainperf.core.arrays import Places
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import LEAST_STEPS, Estimate, block_length

@@ -7,13 +7,14 @@ from rich.console import Console, ConsoleOptions
 from rich.live import Live
 from rich.text import Text
 
-from trainperf.analysis.live import LiveLook, LiveRun
+from trainperf.analysis.live import LiveLook, look_at
 from trainperf.core.choice import texts_of
 from trainperf.core.errors import TrainPerfError
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.formatting.wrap import words_of
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.paths import AnyPath
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.reports.layout.text import flow
 from trainperf.reports.run.headline import headline
@@ -58,7 +59,7 @@ class Screen:
 
 
 def watch(
-    run: LiveRun,
+    run: AnyPath,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
     *,
@@ -70,7 +71,7 @@ def watch(
     Files are read at most a twentieth of the time.
 
     Args:
-        run: The run.
+        run: Its directory.
         clock: Seconds since 1970.
         sleep: Waits so many seconds.
         every_s: Between two looks, at least.
@@ -81,7 +82,7 @@ def watch(
         while True:
             begun_ns, shown.problem = monotonic_ns(), ""
             try:
-                shown.look = run.look(clock())
+                shown.look = look_at(run, clock())
             except (OSError, TrainPerfError) as error:
                 shown.problem = str(error)
             took_s = (monotonic_ns() - begun_ns) / 1e9

@@ -6,7 +6,7 @@ import pytest
 from support.captures import rank_of, report_of
 from support.traces import TRACES, needs_traces
 
-from trainperf.analysis.diagnosis.of_capture import account_of, diagnosed, findings_of
+from trainperf.analysis.diagnosis.of_capture import account_of, diagnosed
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.traces.job_report import report
@@ -38,7 +38,7 @@ def test_a_capture_has_the_causes_of_a_run_with_amdahls_bound(
     given: dict[str, Any], cause: str, bound: float | None
 ) -> None:
     """Of a step of 100 ms."""
-    (finding,) = findings_of(report_of(rank_of(**given)))
+    (finding,) = diagnosed(report_of(rank_of(**given))).findings
 
     assert finding.id == cause
     assert finding.gain_upper_bound == (None if bound is None else pytest.approx(bound))
@@ -59,7 +59,7 @@ def test_a_capture_has_the_causes_of_a_run_with_amdahls_bound(
 )
 def test_what_is_hidden_small_or_ordinary_asks_for_nothing(given: dict[str, Any]) -> None:
     """However long it takes; computing has no finding."""
-    found = findings_of(report_of(rank_of(**given)))
+    found = diagnosed(report_of(rank_of(**given))).findings
 
     assert [each for each in found if each.fraction != 0.0] == []
 
@@ -72,7 +72,9 @@ def test_the_largest_gain_comes_first(reads: float, waits_s: float, ids: list[st
     """Whatever the order of the detectors."""
     given = {"data_wait_s": waits_s, "data_wait_exposed_s": waits_s}
 
-    found = findings_of(report_of(rank_of(**given, idle_sync_fraction=reads, sync_sites=(SITE,))))
+    found = diagnosed(
+        report_of(rank_of(**given, idle_sync_fraction=reads, sync_sites=(SITE,)))
+    ).findings
 
     assert [finding.id for finding in found] == ids
 
@@ -81,7 +83,7 @@ def test_a_gain_that_nobody_knows_comes_after_a_notable_one() -> None:
     """What compiling gains of launches that come too late is not known."""
     given = {"data_wait_s": 0.01, "data_wait_exposed_s": 0.01, "idle_host_bound_fraction": 0.4}
 
-    found = findings_of(report_of(rank_of(**given)))
+    found = diagnosed(report_of(rank_of(**given))).findings
 
     assert [finding.id for finding in found] == ["data_wait", "launch_bound"]
     assert found[1].fraction == pytest.approx(0.4)
@@ -92,7 +94,7 @@ def test_many_small_collectives_want_larger_messages() -> None:
     small = Collective(kind="all_reduce", count=4000, total_s=0.5, many_small=True)
     given = {"comm_s": 0.06, "comm_exposed_s": 0.05, "collectives": (small,)}
 
-    (finding,) = findings_of(report_of(rank_of(**given)))
+    (finding,) = diagnosed(report_of(rank_of(**given))).findings
 
     assert finding.changes[0].id == "larger_messages"
     assert finding.action.startswith("all_reduce runs many times per step on little data")
@@ -105,7 +107,7 @@ def test_of_several_ranks_the_one_that_loses_most_is_told() -> None:
         for rank, wait_s in enumerate([0.01, 0.04, 0.02])
     ]
 
-    (finding,) = findings_of(report_of(*ranks))
+    (finding,) = diagnosed(report_of(*ranks)).findings
 
     assert finding.evidence[0].startswith("rank 1: 40.0 ms of 100 ms per step")
     assert finding.fraction == pytest.approx(0.4)
@@ -118,7 +120,7 @@ def test_a_straggler_is_the_rank_that_cost_most_over_all_steps() -> None:
         for step in (1, 2)
     )
 
-    (finding,) = findings_of(report_of(rank_of(0), rank_of(3), stragglers=late))
+    (finding,) = diagnosed(report_of(rank_of(0), rank_of(3), stragglers=late)).findings
 
     assert finding.title == "the other ranks wait for rank 3"
     assert finding.gain_upper_bound == pytest.approx(1 / 0.9)
@@ -128,7 +130,7 @@ def test_a_wait_that_is_not_worth_it_is_no_finding() -> None:
     """Some rank is always last."""
     late = (Straggler(step=1, rank=1, wait_s=0.001, transfer_s=0.001),)
 
-    assert findings_of(report_of(rank_of(0), rank_of(1), stragglers=late)) == ()
+    assert diagnosed(report_of(rank_of(0), rank_of(1), stragglers=late)).findings == ()
 
 
 def test_what_ranks_wait_for_each_other_is_not_for_communication_to_save() -> None:
@@ -136,7 +138,7 @@ def test_what_ranks_wait_for_each_other_is_not_for_communication_to_save() -> No
     late = (Straggler(step=1, rank=1, wait_s=0.03, transfer_s=0.02),)
     ranks = [rank_of(rank, comm_s=0.06, comm_exposed_s=0.05) for rank in (0, 1)]
 
-    found = {each.id: each for each in findings_of(report_of(*ranks, stragglers=late))}
+    found = {each.id: each for each in diagnosed(report_of(*ranks, stragglers=late)).findings}
 
     assert found["straggler"].fraction == pytest.approx(0.3)
     assert found["allreduce_tail"].fraction == pytest.approx(0.2)
@@ -152,10 +154,10 @@ def test_a_step_is_as_long_as_the_slower_of_host_and_device() -> None:
 
 def test_without_a_device_the_wait_is_all_there_is() -> None:
     """Of 40 % in the loader 30 % idle a GPU."""
-    (hidden,) = findings_of(report_of(rank_of(data_wait_s=0.04, data_wait_exposed_s=0.03)))
+    (hidden,) = diagnosed(report_of(rank_of(data_wait_s=0.04, data_wait_exposed_s=0.03))).findings
     step = TraceStep(step=1, step_s=0.1)
     totals = TraceTotals(steps=1, step_s=0.1, data_wait_s=0.04)
-    (bare,) = findings_of(report_of(RankTrace(file="x", steps=(step,), totals=totals)))
+    (bare,) = diagnosed(report_of(RankTrace(file="x", steps=(step,), totals=totals))).findings
 
     assert hidden.title.startswith("30 % of the step")
     assert bare.title.startswith("40 % of the step is spent waiting for data")
@@ -182,7 +184,7 @@ def test_advice_is_in_the_words_of_the_loop_where_that_is_known() -> None:
 
 def recorded(name: str) -> dict[str, Finding]:
     """What is said of a capture of other people, first things first."""
-    return {finding.id: finding for finding in findings_of(report([TRACES / name]))}
+    return {finding.id: finding for finding in diagnosed(report([TRACES / name])).findings}
 
 
 RECORDED: dict[str, list[str]] = {

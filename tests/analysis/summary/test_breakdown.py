@@ -12,7 +12,6 @@ from support.runs import MS, RankSpec, make_info, make_steps, summary_of
 from support.traces import TRACES, needs_traces
 
 from trainperf.analysis.summary.breakdown import with_time_split
-from trainperf.analysis.summary.schema import encode_summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.job_report import report
@@ -92,7 +91,7 @@ def test_a_run_is_divided_by_whatever_it_has(
 ) -> None:
     """In summary.json, with what it stands on."""
     summary = planted.evidence(tmp_path).summary
-    written = json.loads(encode_summary(summary))["dimensions"]
+    written = json.loads(msgspec.json.encode(summary))["dimensions"]
     divided = {**written["shares"], "basis": written["basis"]}
     light = summary.light
 

@@ -14,7 +14,7 @@ from trainperf.analysis.diagnosis.law import gone_s
 from trainperf.analysis.diagnosis.of_run import account_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.lines import BETWEEN, phase_lines
+from trainperf.analysis.summary.lines import BETWEEN, SampledCode
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.lines import Place, Sample, SampledLines, SampledStack
@@ -419,7 +419,7 @@ def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, ap
         stacks=stacks,
         samples=(*seen(0, range(20)), *seen(1, range(60)), *seen(2, range(40))),
     )
-    found = {each.slot: each for each in phase_lines(lines, range(100), apart=apart)}
+    found = {each.slot: each for each in SampledCode(lines, apart=apart).phases(range(100))}
 
     assert found["data_wait"].loader_fraction == pytest.approx(0.25)
     if apart:
@@ -448,7 +448,7 @@ def test_a_function_that_is_seen_around_the_work_only_is_none_that_runs_the_loop
         stacks=stacks,
         samples=tuple(each for at in range(5) for each in seen(at, range(20))),
     )
-    other = next(each for each in phase_lines(lines, range(100)) if each.slot == "other")
+    other = next(each for each in SampledCode(lines).phases(range(100)) if each.slot == "other")
 
     for line in (other.owner, other.host.line):
         assert (line.function, line.fraction) == ("estimate_loss", 1.0)
@@ -479,7 +479,7 @@ def test_a_call_between_ranks_has_the_share_of_what_its_function_does_after_it(
         stacks=stacks,
         samples=tuple(each for at, n in enumerate(counts) for each in seen(at, range(n))),
     )
-    other = next(each for each in phase_lines(lines, range(100)) if each.slot == "other")
+    other = next(each for each in SampledCode(lines).phases(range(100)) if each.slot == "other")
     (call,) = other.stalls
 
     assert (call.name, call.where) == (gathers, where)

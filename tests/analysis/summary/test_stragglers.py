@@ -12,6 +12,7 @@ from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary
 from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.analysis.summary.waits import sync_points
+from trainperf.core.phases import Phase
 from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.records import StepRecord
 
@@ -419,4 +420,5 @@ def test_ranks_that_were_counted_to_call_few_collectives_or_none_meet_at_backwar
     """As the probe writes it."""
     points = sync_points(loop_waits=False, collectives=collectives)
 
-    assert points == (("backward", "loop") if collectives == "loop 1.00" else ("backward",))
+    more = (Phase.LOOP,) if collectives == "loop 1.00" else ()
+    assert points == (Phase.BACKWARD, *more)

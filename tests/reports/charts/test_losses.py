@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainperf.analysis.summary.loss_parity import LossCurve
+from trainperf.comparison.loss_parity import LossCurve
 from trainperf.reports.charts.losses import line
 
 

@@ -20,9 +20,8 @@ from trainperf.core.findings import LIMITS, Scope
 from trainperf.core.groups import summed
 
 
-Basis = Literal["measured", "sampled", "audited", "traced", "modelled", "logged"]
-"""Source of a number: the run's own clocks, samples of its lines, one audited step, a trace, the
-floors of operators, or somebody else's log."""
+Basis = Literal["audited", "traced", "modelled"]
+"""Source of the seconds of regions: one audited step, a trace, or the floors of operators."""
 
 WORK = ("forward", "backward", "optimizer")
 """Slots of the loop in which a model computes."""
@@ -126,9 +125,9 @@ class DeviceAccount:
 class Meeting:
     """A point of the step at which ranks wait for each other."""
 
-    wait_s: float
+    wait_s: float = 0.0
     """Of the rank that waits longest."""
-    transfer_s: float
+    transfer_s: float = 0.0
     """Of the rank that waits least: what is no wait for another."""
     late: Mapping[str, float] = field(default_factory=dict)
     """Slot of the loop to the seconds by which a named rank is late because of it."""

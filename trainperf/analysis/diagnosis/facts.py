@@ -17,9 +17,9 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import LoopKind
-from trainperf.core.machine.backends import Backend
 from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
+    RECOMPILES,
     RESIDENT_PEAK_BYTES,
     SAMPLES_PER_S,
     STEP_IQR_S,
@@ -65,19 +65,16 @@ class Facts:
         return {**self.run.environment, **self.run.hardware, **self.run.config}
 
     @property
-    def device(self) -> Backend:
-        """What advice may say of the device."""
-        return self.run.backend
-
-    @property
     def uses(self) -> tuple[OperatorUse, ...]:
         """Operators of the audited step; none without one."""
         return () if self.documents.audit is None else self.documents.audit.operators
 
     @property
     def compilation(self) -> Compilation:
-        """What was compiled in the fit; an empty one where nothing was."""
-        return self.documents.compilation or Compilation(graphs=0)
+        """What is known of compiling; without it no more than the graphs that steps built."""
+        return self.documents.compilation or Compilation(
+            graphs=round(self.value(RECOMPILES) or 0.0)
+        )
 
     def value(self, name: str) -> float | None:
         """Of a reading; `None` where it was not measured."""

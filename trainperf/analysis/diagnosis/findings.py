@@ -31,7 +31,7 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     causes = causes_of(account, facts)
     trials = () if facts.documents.trials is None else facts.documents.trials.trials
     causal = [finding_of(cause, account, facts, trials) for cause in causes]
-    further = measured_change(causal, trials, facts.documents.trials_from)
+    further = measured_change(causal, trials)
     return ranked([*causal, *further], account.steps_share), ordinary(account, causes, facts)
 
 
@@ -70,13 +70,13 @@ def finding_of(
         resource="" if claim is None else _resource(claim),
         changes=tuple(_gain(use, cause, account, facts) for use in cause.changes),
     )
-    return _first(with_measured(finding, trials, facts.documents.trials_from))
+    return _first(with_measured(finding, trials))
 
 
 def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeGain:
     """What a change would bring, by the law."""
     change = BY_ID[use.change]
-    advice, action, confirm = change.worded(facts.loop, use.values, facts.device)
+    advice, action, confirm = change.worded(facts.loop, use.values, facts.run.backend)
     likely = most = None
     claim = cause.claim
     if claim is not None and _fraction(claim, account):

@@ -25,7 +25,7 @@ def room_for(
     peak, capacity = facts.peak_bytes, facts.number("device_memory_bytes")
     if not peak or not capacity:
         return None
-    if account.device is None or facts.device.unified:  # ranks of one host share its memory
+    if account.device is None or facts.run.backend.unified:  # ranks of one host share its memory
         capacity /= max(1.0, facts.number("local_world_size") or facts.run.world_size)
     static = min(4 * (facts.number("gradient_bytes") or 0.0), peak)
     needed = static + grown * (peak - static) + more_bytes

@@ -19,23 +19,17 @@ Report = TypeVar("Report", bound=TraceReport)
 
 
 def diagnosed(report: Report, loop: LoopKind = PLAIN) -> Report:
-    """The report with its findings, each of the rank that it costs most.
+    """The report with its findings in the order in which to act: each of the rank it costs most.
 
     Args:
         report: Of all ranks of a capture.
         loop: What the training's loop is, where that is known.
     """
-    return msgspec.structs.replace(report, findings=findings_of(report, loop))
-
-
-def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, ...]:
-    """The findings of a capture, in the order in which to act on them."""
     of_ranks = grouped(
         (finding.id, finding) for rank in report.ranks for finding in _of_rank(rank, report, loop)
     )
-    return ranked(
-        max(alike, key=lambda finding: finding.fraction or 0.0) for alike in of_ranks.values()
-    )
+    dearest = [max(alike, key=lambda each: each.fraction or 0.0) for alike in of_ranks.values()]
+    return msgspec.structs.replace(report, findings=ranked(dearest))
 
 
 def account_of(rank: RankTrace) -> StepAccount:

@@ -272,8 +272,7 @@ _SERVE_THE_LOADER = frozenset({"_pin_memory_loop", "QueueFeederThread"})
 
 def _others_cpus(facts: Facts) -> float:
     """CPUs that other processes kept busy for most of the run."""
-    machine = facts.summary.machine
-    causes = () if machine is None or len(facts.run.ranks) > 1 else machine.causes
+    causes = () if len(facts.run.ranks) > 1 else facts.machine_causes
     lasting = (c for c in causes if c.cause == "host shared" and c.fraction >= LIMITS.mostly)
     return max((cause.values.get("others_cpus", 0.0) for cause in lasting), default=0.0)
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
-from trainperf.analysis.roofline.roofline import OperatorFloor, Roofline, launch_s_of
+from trainperf.analysis.roofline.roofline import PHASE_OF, OperatorFloor, Roofline, launch_s_of
 from trainperf.analysis.roofline.speed_of_light import family
 from trainperf.analysis.roofline.time_split import MODELLED
 from trainperf.analysis.summary.schema import PhaseLines
@@ -41,13 +41,6 @@ SLOWED = 2.0
 SHORT_CALLS = 4
 """A call is work from so many times the shortest call on: the audit's overhead is in both."""
 
-_SLOTS = {
-    "forward": "forward",
-    "backward": "backward",
-    "recompute": "backward",
-    "optimizer": "optimizer",
-}
-
 
 def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> tuple[Region, ...]:
     """Of a CPU: each phase with its own operators, or all together where phases are not told apart.
@@ -57,7 +50,7 @@ def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> t
         loop_s: Slots of the steady steps; those of `WORK` and `other` hold the computing.
         slowed: How many times longer the steady steps take because others use the CPUs.
     """
-    groups = grouped((_SLOTS[floor.use.part], floor) for floor in light.own)
+    groups = grouped((PHASE_OF[floor.use.part], floor) for floor in light.own)
     computed_s = {slot: sum(map(_busy_s, rows)) for slot, rows in groups.items()}
     # A plain loop without brackets, or a `backward()` nobody announced, has all in one slot.
     if any(
@@ -250,7 +243,7 @@ def on_device(
         if traced_s and spent_s
     }
     regions = (
-        _region(f, _SLOTS[f.use.part], times_s[id(f)] * longer.get(family(f.use.name), 1.0))
+        _region(f, PHASE_OF[f.use.part], times_s[id(f)] * longer.get(family(f.use.name), 1.0))
         for f in own
     )
     return tuple(regions), "traced" if traced_s else "modelled"

@@ -9,7 +9,7 @@ from trainperf.core.findings import ChangeGain, Finding, MeasuredGain, saving, s
 from trainperf.core.formatting.units import as_fast, at_most, plural
 
 
-def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = "") -> Finding:
+def with_measured(finding: Finding, trials: Sequence[TrialResult]) -> Finding:
     """The finding with what its changes brought, and bounds by what its ceilings brought.
 
     A trial of a change that it does not list is one more of its changes, if it was faster.
@@ -17,11 +17,12 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
     Args:
         finding: Of any detector.
         trials: In the same training.
-        run: Where they were made, if not in the run of the finding.
     """
-    own = [trial for trial in trials if finding.id in trial.rules and not trial.parts]
-    if finding.scope != "step" or not own:
-        return finding
+    own = [
+        trial
+        for trial in trials
+        if finding.scope == "step" and finding.id in trial.rules and not trial.parts
+    ]
     ceilings = [trial for trial in own if trial.kind == "ceiling" and trial.counts]
     compared = [t for t in own if t.kind == "change" and t.speedup is not None]
     resolved = [trial for trial in compared if trial.resolved]
@@ -37,7 +38,7 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
         else min(finding.fraction, saving(most)),
         evidence=(
             *finding.evidence,
-            *(sentence(trial, run) for trial in compared),
+            *map(sentence, compared),
             *(f"{each.title} instead: {at_most(_most(each))}, measured" for each in ceilings),
         ),
         confidence="high" if resolved else finding.confidence,
@@ -101,7 +102,7 @@ def _change(trial: TrialResult) -> ChangeGain:
 
 
 def measured_change(
-    findings: Sequence[Finding], trials: Sequence[TrialResult], run: str = ""
+    findings: Sequence[Finding], trials: Sequence[TrialResult]
 ) -> tuple[Finding, ...]:
     """A change that was tried and was faster, though no cause was seen that it mends.
 
@@ -129,7 +130,7 @@ def measured_change(
             id="measured_change",
             title=f"{best.title} makes this training faster",
             advice=change.advice,
-            evidence=tuple(sentence(trial, run) for trial in faster),
+            evidence=tuple(map(sentence, faster)),
             action=change.action,
             fraction=saving(gain.high),
             gain=gain.speedup,
@@ -154,13 +155,12 @@ def gain_of(trial: TrialResult) -> MeasuredGain:
     )
 
 
-def sentence(trial: TrialResult, run: str = "") -> str:
+def sentence(trial: TrialResult) -> str:
     """E.g. `AMP in bf16 was tried: faster, 1.38× as fast (95 % CI 1.33–1.43), 16 pairs …`."""
-    of, gain = f" in {run}" if run else "", gain_of(trial)
+    gain = gain_of(trial)
     speed = f", {as_fast(gain.speedup, gain.low, gain.high)}" if trial.resolved else ""
     return (
-        f"{trial.title} was tried{of}: {trial.verdict}{speed}, {plural(trial.pairs, 'pair')} of "
-        "blocks"
+        f"{trial.title} was tried: {trial.verdict}{speed}, {plural(trial.pairs, 'pair')} of blocks"
     )
 
 

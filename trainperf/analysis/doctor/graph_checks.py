@@ -2,28 +2,20 @@
 
 from trainperf.analysis.diagnosis.detectors.compiler import excess_s, recompiled_late
 from trainperf.analysis.doctor.base import Case, Check, answer, missing, only, reason, shown
-from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share
 from trainperf.core.readings import FIRST_STEP_S, PADDING_FRACTION, RECOMPILES, STEP_S
 
 
-def _compilation(case: Case) -> Compilation:
-    """What is known of compiling; without it the graphs that steps built."""
-    return case.facts.documents.compilation or Compilation(
-        graphs=round(case.facts.value(RECOMPILES) or 0.0)
-    )
-
-
 def _recompiling(case: Case) -> float:
     """Share of the fit that steps with a recompilation took beyond a steady one."""
-    document = _compilation(case)
-    steps = {graph.step for graph in recompiled_late(document) if graph.step is not None}
-    return case.account.share(excess_s(document, case.facts, steps), "fit")
+    late = recompiled_late(case.facts.compilation)
+    steps = {graph.step for graph in late if graph.step is not None}
+    return case.account.share(excess_s(case.facts, steps), "fit")
 
 
 def _graphs(case: Case) -> str:
-    document = _compilation(case)
+    document = case.facts.compilation
     spent = "" if document.compile_s is None else f" in {duration(document.compile_s)}"
     return f"{plural(document.graphs, 'graph')}{spent}"
 
@@ -105,7 +97,7 @@ GRAPH_CHECKS: tuple[Check, ...] = (
             answer(
                 "pass",
                 shown(RECOMPILES, "{} graphs built inside steps", count),
-                lambda case: f"{len(_compilation(case).recompiled):,} graphs compiled again",
+                lambda case: f"{len(case.facts.compilation.recompiled):,} graphs compiled again",
                 shown(PADDING_FRACTION, "{} of the tokens is padding", share),
                 only("padding was not measured", missing(PADDING_FRACTION)),
             ),

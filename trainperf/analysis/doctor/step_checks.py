@@ -267,7 +267,7 @@ STEP_CHECKS: tuple[Check, ...] = (
             answer(
                 "not_applicable",
                 "the device has the host's memory",
-                when=lambda case: case.facts.device.unified,
+                when=lambda case: case.facts.run.backend.unified,
             ),
         ],
         looks=[

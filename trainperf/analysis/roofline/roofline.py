@@ -6,12 +6,12 @@ longer.  The sum over the operators is the step's speed of light.  Traffic that 
 cache is left out, so that the floor stays below a measured time.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from trainperf.core.artifacts.audit import PARTS, OperatorUse, Part, StepAudit
+from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.machine.chips import Chip
 
 
@@ -27,11 +27,13 @@ def launch_s_of(chip: Chip) -> float:
 
 
 Phase = Literal["forward", "backward", "optimizer"]
-_PARTS_OF: dict[Phase, tuple[Part, ...]] = {
-    "forward": ("forward",),
-    "backward": ("backward", "recompute"),
-    "optimizer": ("optimizer",),
+PHASE_OF: dict[Part, Phase] = {
+    "forward": "forward",
+    "backward": "backward",
+    "recompute": "backward",
+    "optimizer": "optimizer",
 }
+"""Part of the step to its phase."""
 
 
 class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +100,11 @@ def roofline(audit: StepAudit, chip: Chip) -> Roofline:
     floors = [_floor(use, chip) for use in audit.operators]
     return Roofline(
         chip=chip,
-        step=_total("step", floors, PARTS),
-        phases={phase: _total(phase, floors, parts) for phase, parts in _PARTS_OF.items()},
+        step=_total("step", floors),
+        phases={
+            phase: _total(phase, (floor for floor in floors if PHASE_OF[floor.use.part] == phase))
+            for phase in PHASE_OF.values()
+        },
         operators=tuple(floors),
         unknown_precisions=tuple(
             sorted(
@@ -144,9 +149,9 @@ def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     )
 
 
-def _total(name: str, floors: Iterable[OperatorFloor], parts: Collection[Part]) -> PhaseFloor:
+def _total(name: str, floors: Iterable[OperatorFloor]) -> PhaseFloor:
     """Sum over the work of the chip alone; copies over the link may overlap it."""
-    own = [floor for floor in floors if floor.use.part in parts and floor.use.place == "device"]
+    own = [floor for floor in floors if floor.use.place == "device"]
     return PhaseFloor(
         name=name,
         floor_s=sum(floor.floor_s for floor in own),

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps
 from trainperf.analysis.summary.schema import TracedSteps
 from trainperf.core.arrays import Column
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, step_range
+from trainperf.meters.lead_steps import HOST, INDEX, LeadSteps
 from trainperf.traces.capture_files import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace
 

@@ -81,12 +81,9 @@ def _ranks_here(info: RunInfo, on_hosts: Mapping[str, int]) -> int:
         info: Header of the rank.
         on_hosts: Ranks with a file, by host; empty for an unknown one.
     """
-    launched = info.hardware.get("local_world_size")
-    if isinstance(launched, int) and launched:
-        return launched
     here = host_of(info)
     others = sum(number for host, number in on_hosts.items() if here and host not in (here, ""))
-    return max(1, info.world_size - others)
+    return _number(info, "local_world_size") or max(1, info.world_size - others)
 
 
 def host_of(info: RunInfo) -> str:

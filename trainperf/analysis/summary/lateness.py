@@ -35,7 +35,7 @@ from itertools import takewhile
 import numpy as np
 
 from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint
-from trainperf.analysis.summary.waits import own_ns, phase_of, sync_points, wait_ns
+from trainperf.analysis.summary.waits import own_ns, sync_points, wait_ns
 from trainperf.core.arrays import Column
 from trainperf.core.choice import first_that_holds
 from trainperf.core.findings import LIMITS
@@ -78,9 +78,9 @@ class LatenessFold:
         loop_waits: bool,
         tail: bool = True,
     ) -> None:
-        self._ranks = tuple(ranks)
+        self._ranks, self._tail = tuple(ranks), tail
         self._points = partial(sync_points, loop_waits=loop_waits, tail=tail)
-        self._folds: dict[str, PointFold] = {}
+        self._folds: dict[Phase, PointFold] = {}
 
     def observe(self, blocks: Sequence[StepBlock], collectives: object = None) -> None:
         """Take the same steps of every rank; what is known of collectives as for `sync_points`."""
@@ -88,10 +88,10 @@ class LatenessFold:
         if len(blocks) < 2 or not all(map(len, steady)):
             return
         for point in self._points(collectives=collectives):
-            waits_ns = np.stack([wait_ns(point, block) for block in steady])
+            waits_ns = np.stack([wait_ns(point, block, tail=self._tail) for block in steady])
             measured = np.logical_not(np.isnan(waits_ns).any(axis=0))
             if measured.any():
-                fold = self._folds.setdefault(point, PointFold(phase_of(point), len(blocks)))
+                fold = self._folds.setdefault(point, PointFold(point, len(blocks)))
                 fold.observe(
                     np.rint(waits_ns[:, measured]), [each.select(measured) for each in steady]
                 )
@@ -102,13 +102,14 @@ class LatenessFold:
         Args:
             hosts: Rank to the host it ran on, where that is known.
         """
-        always = {phase_of(point) for point in self._points() if point in self._folds}
-        judge = _Judge({fold.phase: fold for fold in self._folds.values()}, self._ranks, always)
+        always = {point for point in self._points() if point in self._folds}
+        judge = _Judge(self._folds, self._ranks, always)
         return tuple(judge.point(phase, hosts or {}) for phase in PHASES if phase in judge.met)
 
     def skew(self) -> Distribution | None:
-        """Distribution of the largest skew at `backward`."""
-        return self._folds["backward"].skews if "backward" in self._folds else None
+        """Distribution of the largest skew at the all-reduce tail."""
+        measured = self._tail and Phase.BACKWARD in self._folds
+        return self._folds[Phase.BACKWARD].skews if measured else None
 
 
 class PointFold:

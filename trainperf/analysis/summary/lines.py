@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.roofline.time_split import WORK
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
 from trainperf.analysis.summary.schema import (
     LineShare,
     PhaseLines,
@@ -36,6 +35,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.groups import counted, grouped, summed
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
+from trainperf.meters.lead_steps import HOST, INDEX, LeadSteps, tagged
 
 
 FEWEST_SAMPLES = 10
@@ -69,8 +69,8 @@ WeighedStack = tuple[SampledStack, int]
 """What was running in a sample, and the microseconds that it stands for."""
 
 
-def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps | None:
-    """Those that come back at a regular distance."""
+def slow_steps(steps: LeadSteps, code: "SampledCode | None") -> RecurringSteps | None:
+    """Those that come back at a regular distance, with what was seen in them."""
     rows = steps.latest(_OWNED)
     if len(rows) < 3 * FEWEST_SLOW:
         return None
@@ -97,7 +97,7 @@ def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps |
         lost_s=float((walls_s[which] - typical_s).sum()),
         phase=phase,
         phase_fraction=float(more_s.max()) / longer_s,
-        line=_SampledCode(lines).beyond(phase, slow, ordinary) if lines else None,
+        line=code.beyond(phase, slow, ordinary) if code else None,
     )
 
 
@@ -130,32 +130,6 @@ def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int
     return 0
 
 
-def phase_lines(
-    lines: SampledLines | None, steady: Collection[int], *, apart: bool = False
-) -> tuple[PhaseLines, ...]:
-    """Of each phase in steady steps, and of each gap; those with most samples first.
-
-    Args:
-        lines: What was seen.
-        steady: Numbers of the steady steps.
-        apart: Whether data wait is the loop's own code as well: what is in no loader is `BETWEEN`.
-    """
-    if lines is None:
-        return ()
-    stacks = tuple(
-        msgspec.structs.replace(stack, slot=BETWEEN)
-        if apart and stack.slot == "data_wait" and stack.loads is False
-        else stack
-        for stack in lines.stacks
-    )
-    code = _SampledCode(msgspec.structs.replace(lines, stacks=stacks))
-    slots = Counter(stacks[sample.stack].slot for sample in lines.samples)
-    named = (
-        code.named(slot, None if slot in _NO_PHASES else steady) for slot, _ in slots.most_common()
-    )
-    return tuple(each for each in named if each is not None)
-
-
 def before_fit(lines: SampledLines | None) -> dict[str, float]:
     """Seconds of the process before its first fit, by slot; they sum to its age then.
 
@@ -166,11 +140,6 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
     spent_us = summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
     spent_s = {slot: spent_us[slot] / 1e6 for slot in BEFORE if slot in spent_us}
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
-
-
-def collecting(lines: SampledLines | None, steps: Collection[int]) -> tuple[StallingCall, ...]:
-    """Lines that look for garbage, with their share of these steps, the longest first."""
-    return () if lines is None else _SampledCode(lines).stalling((), steps, COLLECT)
 
 
 def up_to_steady(
@@ -213,11 +182,22 @@ def up_to_steady(
     }
 
 
-class _SampledCode:
-    """What was sampled: stacks of lines, and functions that run the loop itself."""
+class SampledCode:
+    """What was sampled: stacks of lines, and functions that run the loop itself.
 
-    def __init__(self, lines: SampledLines) -> None:
-        self._lines = lines
+    Args:
+        lines: What was seen.
+        apart: Whether data wait is the loop's own code as well: what is in no loader is `BETWEEN`.
+    """
+
+    def __init__(self, lines: SampledLines, *, apart: bool = False) -> None:
+        divided = tuple(
+            msgspec.structs.replace(stack, slot=BETWEEN)
+            if apart and stack.slot == "data_wait" and stack.loads is False
+            else stack
+            for stack in lines.stacks
+        )
+        self._lines = msgspec.structs.replace(lines, stacks=divided)
         self._functions = [(place.file, place.function) for place in lines.places]
         stacks = [stack for stack, _ in self._samples((), None)]
         nearly_all = 1 - LIMITS.worth
@@ -238,7 +218,24 @@ class _SampledCode:
             if max(Counter(slots).values()) < nearly_all * len(slots)
         }
 
-    def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
+    def phases(self, steady: Collection[int]) -> tuple[PhaseLines, ...]:
+        """Of each phase in steady steps, and of each gap; those with most samples first.
+
+        Args:
+            steady: Numbers of the steady steps.
+        """
+        slots = Counter(self._lines.stacks[sample.stack].slot for sample in self._lines.samples)
+        named = (
+            self._named(slot, None if slot in _NO_PHASES else steady)
+            for slot, _ in slots.most_common()
+        )
+        return tuple(each for each in named if each is not None)
+
+    def collecting(self, steps: Collection[int]) -> tuple[StallingCall, ...]:
+        """Lines that look for garbage, with their share of these steps, the longest first."""
+        return self._stalling((), steps, COLLECT)
+
+    def _named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
         """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
         samples = self._samples((slot,), steps)
         number, stacks = len(samples), self._time(samples)
@@ -246,8 +243,7 @@ class _SampledCode:
         if number < FEWEST_SAMPLES or not whole:
             return None
         tops = counted((frames[-1], weight) for frames, weight in stacks.items() if frames)
-        waits = ("data_wait", BETWEEN) if slot in ("data_wait", BETWEEN) else (slot,)
-        loads = [(at.loads, us) for at, us in self._samples(waits, steps)]
+        loads = [(at.loads, us) for at, us in self._samples(_recorded_with(slot), steps)]
         loading = sum(us for in_loader, us in loads if in_loader) / sum(us for _, us in loads)
         return PhaseLines(
             slot=slot,
@@ -260,10 +256,10 @@ class _SampledCode:
             ),
             host=self._plain_code(samples),
             loader_fraction=None if (None in dict(loads)) else loading,
-            stalls=self.stalling((slot,), steps, *STALLS, *OBJECTS),
+            stalls=self._stalling((slot,), steps, *STALLS, *OBJECTS),
         )
 
-    def stalling(
+    def _stalling(
         self, slots: Collection[str], steps: Collection[int] | None, *calls: str
     ) -> tuple[StallingCall, ...]:
         """Lines of some slots, or of all phases, that make calls of these last names.
@@ -332,8 +328,9 @@ class _SampledCode:
         self, phase: str, slow: frozenset[int], ordinary: frozenset[int]
     ) -> LineShare | None:
         """What owns that phase of the slow steps beyond what an ordinary step has of it."""
-        samples = self._samples((phase,), slow)
-        weights, usual = self._time(samples), self._time(self._samples((phase,), ordinary))
+        slots = _recorded_with(phase)
+        samples = self._samples(slots, slow)
+        weights, usual = self._time(samples), self._time(self._samples(slots, ordinary))
         per_step = len(slow) / len(ordinary)
         excess = counted(
             [
@@ -426,6 +423,11 @@ class _SampledCode:
         )
         functions = ((function, Counter(dict(weighed))) for function, weighed in inside.items())
         return max(functions, key=lambda item: item[1].total(), default=(("", ""), Counter()))
+
+
+def _recorded_with(slot: str) -> tuple[str, ...]:
+    """The slots that one phase was recorded as: data wait may be divided."""
+    return ("data_wait", BETWEEN) if slot in ("data_wait", BETWEEN) else (slot,)
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:

@@ -153,9 +153,7 @@ def _sudden(ranks: Mapping[int, Column], span: tuple[int, int, int]) -> RunChang
     }
     sides = {rank: (p[1], p[2]) for rank, p in parts.items() if len(p[1]) and len(p[2])}
     change = _change(sides, sides, next(iter(sides.values()))[1], np.median)
-    if change is None:
-        return None
-    return msgspec.structs.replace(
+    return change and msgspec.structs.replace(
         change,
         from_step=int(steps[1]),
         until_step=None if steps[2] == math.inf else int(steps[2]),

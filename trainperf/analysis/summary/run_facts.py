@@ -87,7 +87,6 @@ def run_facts(
         device=info.device,
         steps=fold.steps,
         steady_steps=fold.steady_steps,
-        left_out_steps=replay.left_out,
         window=run.window,
         fit_s=first.fit_ns / 1e9,
         software=info.software,
@@ -124,7 +123,7 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     most = max(journal.steps for journal in journals)
     unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
     # While a run is being written its ranks have flushed different steps: nothing is wrong.
-    left_out = 0 if facts.state == "running" else facts.left_out_steps
+    left_out = 0 if facts.state == "running" else replay.left_out
     return texts_of(
         *run.warnings,
         *_missing_ranks(run),

@@ -6,11 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.lateness import LatenessFold
-from trainperf.analysis.summary.lead_steps import LeadSteps
 from trainperf.analysis.summary.long_term import LevelsFold
 from trainperf.analysis.summary.machine import MachineFold
 from trainperf.analysis.summary.run_facts import completed_info, diverged
-from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.analysis.summary.waits import COLLECTIVES
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.loop_kind import LIGHTNING, loop_of
@@ -18,7 +16,9 @@ from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
+from trainperf.meters.lead_steps import LeadSteps
 from trainperf.meters.own import across
+from trainperf.meters.utilisation import utilisation
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -65,12 +65,8 @@ class RunFolds:
             self.lateness.observe(blocks, first.totals.config.get(COLLECTIVES))
             job = JobBlock.of(blocks)
             self.excluded.update(job.first.excluded())
-            for observe in (
-                self.steps.observe,
-                self.levels.observe,
-                self.machine.observe,
-                *observers,
-            ):
+            self.steps.observe(job.first)
+            for observe in (self.levels.observe, self.machine.observe, *observers):
                 observe(job)
 
     @property

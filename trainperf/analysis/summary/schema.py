@@ -74,7 +74,6 @@ __all__ = [
     "SyncPoint",
     "TracedSteps",
     "WhoIsLate",
-    "encode_summary",
 ]
 
 
@@ -120,8 +119,6 @@ class RunFacts(RunIdentity, frozen=True, kw_only=True):
     steps: int = 0
     """Steps that every rank of their attempt recorded: the readings stand on them."""
     steady_steps: int = 0
-    left_out_steps: int = 0
-    """Steps that only some ranks recorded."""
     window: str = ""
     """What was asked for of the run, e.g. `steps 10,000-20,000`; empty for all of it."""
     fit_s: float = 0.0
@@ -234,8 +231,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """From steps on, or one bit by bit; none where the run went on as it began."""
     restarts: Restarts | None = None
     trials: Trials | None = None
-    trials_from: str = ""
-    """Another run of the same training that the trials are of; empty where they are its own."""
     machine: MachineFacts | None = None
     """`None` where no machine was sampled."""
     findings: tuple[Finding, ...] = ()
@@ -321,8 +316,3 @@ def with_named_phases(
     if not named_s or "other" not in phases_s:
         return dict(phases_s)
     return {**phases_s, "other": max(0.0, phases_s["other"] - sum(named_s.values())), **named_s}
-
-
-def encode_summary(summary: Summary) -> bytes:
-    """The contents of `summary.json`, indented for people."""
-    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"

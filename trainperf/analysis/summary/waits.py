@@ -11,14 +11,10 @@ COLLECTIVES = "collectives"
 """Their name in a run's configuration."""
 
 
-NO_TAIL = "backward without a tail"
-"""The point in backward of a strategy whose tail is not covered: the wait is the whole phase."""
-
-
 def sync_points(
     *, loop_waits: bool, collectives: object = None, tail: bool = True
-) -> tuple[str, ...]:
-    """The points at which ranks may wait for each other.
+) -> tuple[Phase, ...]:
+    """The phases in which ranks may wait for each other: the points at which they meet.
 
     Args:
         loop_waits: Whether the framework makes the ranks wait for each other before a fetch.
@@ -26,26 +22,25 @@ def sync_points(
             unknown where it is no text.
         tail: Whether the all-reduce tail is measured.
     """
-    always = ("backward",) * tail + ("loop",) * loop_waits
+    always = (Phase.BACKWARD,) * tail + (Phase.LOOP,) * loop_waits
     parts = collectives.split(",") if isinstance(collectives, str) else []
     counted = dict(pair for pair in map(str.split, parts) if len(pair) == 2)  # not `none`
     # At least every other step has one.
     more = (
-        NO_TAIL if phase is Phase.BACKWARD else phase.label
+        phase
         for phase in PHASES
-        if 2 * float(counted.get(phase.label, 0)) >= 1 and phase.label not in always
+        if 2 * float(counted.get(phase.label, 0)) >= 1 and phase not in always
     )
     return (*always, *more)
 
 
-def phase_of(point: str) -> Phase:
-    """The phase in which the ranks wait at a point."""
-    return Phase.BACKWARD if point == NO_TAIL else Phase[point.upper()]
+def wait_ns(point: Phase, block: StepBlock, *, tail: bool) -> Column:
+    """Wait at a point per step; NaN where it is not known.
 
-
-def wait_ns(point: str, block: StepBlock) -> Column:
-    """Wait at a point per step; NaN where it is not known."""
-    return block.values("tail_ns") if point == "backward" else block.host_ns(phase_of(point))
+    In backward it is the tail; of a strategy whose tail is not covered it is the whole phase.
+    """
+    of_tail = tail and point is Phase.BACKWARD
+    return block.values("tail_ns") if of_tail else block.host_ns(point)
 
 
 def own_ns(block: StepBlock) -> list[float]:

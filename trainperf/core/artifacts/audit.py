@@ -22,8 +22,6 @@ Place = Literal["device", "host", "link"]
 _ELEMENT_BYTES = {"fp64": 8, "int64": 8, "fp16": 2, "bf16": 2, "fp8": 1, "bool": 1}
 """Of dtypes that have not four."""
 
-PARTS: tuple[Part, ...] = ("forward", "backward", "recompute", "optimizer")
-
 
 def short_name(name: str) -> str:
     """Without namespace and overload: `addmm` of `aten.addmm.default` or `aten::addmm`."""

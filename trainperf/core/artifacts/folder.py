@@ -24,8 +24,6 @@ class Documents:
     lines: SampledLines | None = None
     trials: Trials | None = None
     standstills: tuple[Standstill, ...] = ()
-    trials_from: str = ""
-    """Another run that the trials are of; empty where they are its own."""
     problems: dict[str, str] = field(default_factory=dict)
     """Name of a file that cannot be read, to why."""
 

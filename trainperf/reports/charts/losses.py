@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
+from trainperf.analysis.summary.loss_parity import Parity, Unit
+from trainperf.comparison.loss_parity import LossCurve
 from trainperf.reports.charts.lines import Line, LineChart, line_chart
 from trainperf.reports.layout.document import Chart
 

@@ -4,12 +4,11 @@ from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, PHASE, TW
 
 
 _WAITS = "the next run waits for data for less than a tenth of its step"
-_LOADER = "data_wait"
 
 CHANGES: tuple[Change, ...] = (
     Change(
         id="more_workers",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Load in {workers}",
         how="{loader}",
         loader="num_workers={number}, persistent_workers=True",
@@ -19,7 +18,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="workers_and_threads",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Load in {workers}, compute with fewer threads",
         how="{loader}, and torch.set_num_threads({threads}) before the training: what the workers "
         "compute needs CPUs, too",
@@ -30,7 +29,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="some_workers",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Fix the loader",
         how="load with {loader}, or make batches cheaper",
         loader="num_workers=2, persistent_workers=True",
@@ -40,7 +39,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="its_own_workers",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Have {library} make more batches at once",
         how="{how}; or make a sample cheaper",
         realises=0.7,
@@ -66,7 +65,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="no_workers",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Load without workers",
         how="{loader}: handing a batch over costs more than making it",
         loader="num_workers=0",
@@ -75,7 +74,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="cheaper_sample",
-        of=(_LOADER, "workers_compete"),
+        of=("data_wait", "workers_compete"),
         advice="Make a sample cheaper",
         how="cache or preprocess what {part} computes, or fetch a batch at once (__getitems__, one "
         "index into a tensor) instead of sample by sample",
@@ -86,7 +85,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="nearer_data",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Bring the data nearer",
         how="{part} waits for a disk or a network and computes little: copy the files to a local "
         "disk first, read larger pieces of fewer files, or keep more of what was read (a larger "
@@ -98,7 +97,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="send_less",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Send less from the workers",
         how="send smaller dtypes, e.g. uint8 until the device, and fewer tensors per batch",
         effort="hours",
@@ -108,7 +107,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="own_loaders",
-        of=(_LOADER,),
+        of=("data_wait",),
         advice="Let each rank load its own batches",
         how="Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=False)); a "
         "stream is split by rank first (split_dataset_by_node), else every rank reads all of it",

@@ -256,6 +256,12 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(account.spent(slot) * code.low) < LIMITS.notable:
         return None
     low, high = (share(account.share(account.spent(slot) * part)) for part in (code.low, code.high))
+    change = first_that_holds(
+        # Tensors made of lists, value by value.
+        ("one_array", code.names[0].rpartition(".")[2] in ("tensor", "as_tensor")),
+        ("write_rarely", _WRITES.fullmatch(code.names[0])),
+        ("python_out_of_step", True),
+    )
     return Cause(
         id="python_in_step",
         title=f"{code.line.subject} in {slot if slot in WORK else 'the loop'} takes "
@@ -264,7 +270,7 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
             f"{code.line.name}: {low} to {high} of the step (95 % CI, {code.line.samples} samples)",
             f"running there: {', '.join(code.names)}",
         ),
-        changes=(Use(change=_what_helps(code.names[0]), values={"name": code.line.subject}),),
+        changes=(Use(change=change, values={"name": code.line.subject}),),
         claim=claim,
         where=code.line.where,
         confidence="high" if account.device is None else "medium",
@@ -293,15 +299,6 @@ def of_plain_code(account: StepAccount, slot: str, code: PlainCode) -> Claim:
 
 _WRITES = re.compile(r"(.*\.)?(print|dumps?|write\w*|savetxt|to_csv|flush|fsync)|logging(\..*)?")
 """Names of functions that write."""
-
-
-def _what_helps(name: str) -> str:
-    """By what most of it is: tensors made of lists, value by value; what writes; other Python."""
-    return first_that_holds(
-        ("one_array", name.rpartition(".")[2] in ("tensor", "as_tensor")),
-        ("write_rarely", _WRITES.fullmatch(name)),
-        ("python_out_of_step", True),
-    )
 
 
 @worth(LIMITS.notable)

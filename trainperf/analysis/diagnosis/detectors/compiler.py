@@ -39,17 +39,17 @@ def recompiled_late(document: Compilation) -> list[Compiled]:
     return [graph for graph in document.recompiled if (graph.step or 0) > first]
 
 
-def excess_s(document: Compilation, facts: Facts, steps: Collection[int | None]) -> float:
+def excess_s(facts: Facts, steps: Collection[int | None]) -> float:
     """By how much these steps were longer than a steady one, together."""
-    step_s = facts.value(STEP_S) or 0.0
-    return sum(max(0.0, each.wall_s - step_s) for each in document.steps if each.step in steps)
+    step_s, timed = facts.value(STEP_S) or 0.0, facts.compilation.steps
+    return sum(max(0.0, each.wall_s - step_s) for each in timed if each.step in steps)
 
 
 def compiled_once_s(document: Compilation, facts: Facts) -> float:
     """What compiling costs a fit in which nothing is compiled twice."""
     again = {graph.step for graph in recompiled_late(document)}
     between = [graph.seconds or 0.0 for graph in document.compiled if graph.step is None]
-    return excess_s(document, facts, {each.step for each in document.steps} - again) + sum(between)
+    return excess_s(facts, {each.step for each in document.steps} - again) + sum(between)
 
 
 def first_step(account: StepAccount, facts: Facts) -> Cause | None:
@@ -138,7 +138,7 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     # A shape that is seen to change is compiled once more, for all lengths: that is ordinary.
     if len(steps) < 2:
         return None
-    lost_s = excess_s(facts.compilation, facts, steps)
+    lost_s = excess_s(facts, steps)
     often = Counter((graph.function, graph.where) for graph in late).most_common(1)[0][0]
     worst = [graph for graph in late if (graph.function, graph.where) == often][-1]
     given_up = [graph for graph in late if graph.gave_up]

@@ -65,6 +65,7 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _slower(
     change: RunChange,
+    facts: Facts,
     does: str,
     title: str,
     evidence: tuple[str, ...],
@@ -75,6 +76,7 @@ def _slower(
 
     Args:
         change: That way.
+        facts: Of the run.
         does: The change of the catalogue.
         title: What grew, by how much.
         evidence: Numbers.
@@ -83,7 +85,7 @@ def _slower(
     """
     return Cause(
         id="slower_since",
-        title=title,
+        title=title + (", as the device's memory became full" if _filled(change, facts) else ""),
         evidence=evidence,
         changes=(Use(change=does, values=values),),
         claim=Claim(pauses_s={"slower_since": change.lost_s}),
@@ -120,9 +122,10 @@ def _level(level: RunChange, facts: Facts) -> Cause:
     what, begins_s, ends_s = _what_grew(level)
     return _slower(
         level,
+        facts,
         _changed(level, facts),
         title=f"{when} {share(level.ends_s / level.begins_s - 1)} longer: {what}, "
-        f"+{duration(ends_s - begins_s)}{_full(level, facts)}",
+        f"+{duration(ends_s - begins_s)}",
         evidence=(
             (
                 f"change point: a step takes {duration(level.begins_s)} before and "
@@ -153,9 +156,10 @@ def _drift(drift: RunChange, facts: Facts) -> Cause:
     what, begins_s, ends_s = _what_grew(drift)
     return _slower(
         drift,
+        facts,
         change,
         title=f"steps get slower all the time: {what}{',' if what == _ALIKE else ' grows'} from "
-        f"{duration(begins_s)} to {duration(ends_s)} per step{_full(drift, facts)}",
+        f"{duration(begins_s)} to {duration(ends_s)} per step",
         evidence=(
             (
                 f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
@@ -217,10 +221,6 @@ def _filled(change: RunChange, facts: Facts) -> Moved | None:
     full = 0.97 * (facts.number("device_memory_bytes") or inf)
     used = (each for each in change.moved if each.fact == "device_used_bytes")
     return next((each for each in used if each.before < full <= each.after), None)
-
-
-def _full(change: RunChange, facts: Facts) -> str:
-    return ", as the device's memory became full" if _filled(change, facts) else ""
 
 
 def _used(change: RunChange, facts: Facts) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from math import inf
 
 from trainperf.analysis.diagnosis.account import (
     Claim,
+    DeviceAccount,
     Region,
     StepAccount,
     of_python,
@@ -84,14 +85,16 @@ def equal_passes(account: StepAccount, facts: Facts) -> Cause | None:
     )
     name, number = largest(loops_s, ("", 1))
     loaded = number != round(facts.samples_in(account.step_s)) or facts.number("batch_size") == 1
-    if number == 1 or not account.host_decides or (number == facts.micro_batches and loaded):
-        return None
     rows = [
         row
         for row in called
         if (row.use.repeated, row.use.passes) == (name, number) and row.use.calls >= number - 1
     ]
-    if room_for(account, facts, more_bytes=sum(row.use.written_bytes for row in rows)) is None:
+    if (
+        not account.host_decides
+        or (number == facts.micro_batches and loaded)
+        or room_for(account, facts, more_bytes=sum(row.use.written_bytes for row in rows)) is None
+    ):
         return None
     claim = of_regions(rows, stays_s=sum(_at_once_s(row, number, facts) for row in rows))
     # Of the gaps before passes that are heard as micro-batches one comes after an update.
@@ -193,8 +196,6 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
-    if not facts.uses or not account.host_decides:
-        return None
     every = passes(account)
     looping = often_and_short(every, facts)
     loops = calls_of(looping) >= MANY_CALLS
@@ -203,7 +204,7 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
     # In a healthy step of a few ms small operators add up to a tenth.
     least = LIMITS.critical if loops else 3 * LIMITS.notable
     most_calls = MANY_CALLS <= calls_of(rows) >= calls_of(every) / 2
-    if not most_calls or account.share(claim.removes_s) < least:
+    if not account.host_decides or not most_calls or account.share(claim.removes_s) < least:
         return None
     calls = count(calls_of(rows))
     return cause_in_operators(
@@ -305,9 +306,7 @@ def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:
 
 
 def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
-    device = account.device
-    if device is None:
-        return None
+    device = account.device or DeviceAccount()
     idle_s, bound = device.host_s or 0.0, device.host_bound or 0.0
     idle = account.share(idle_s) >= 2 * LIMITS.worth
     # A device that starved in the loader has caught up for a reason that has its own name.

@@ -103,11 +103,8 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with fewer threads or workers per rank.
     """
     host, inside = facts.summary.host, sampled_workers(facts)
-    if host is None or not account.step_s:
-        return None
     each = 1 if inside is None else inside.threads
-    workers = each * host.workers
-    if host.threads + workers <= host.cpus_per_rank:
+    if host is None or host.threads + each * host.workers <= host.cpus_per_rank:
         return None
     waited = host.waited_fraction or 0.0
     workers_waited = max(
@@ -115,7 +112,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     )
     used = each * (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
-    crowded = workers + 1 > host.cpus_per_rank and not idle
+    crowded = each * host.workers + 1 > host.cpus_per_rank and not idle
     held_up_s = workers_hold_up_s(account) if each == 1 else 0.0
     waits = Claim(removes_s=max(0.0, waited * account.step_s - held_up_s))
     loads = of_loader(account)
@@ -184,15 +181,14 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     every remedy.
     """
     lost, loader = account.share(lost_to_loader_s(account)), account.loader
+    alone = loader is None or not loader.workers
+    least = LIMITS.critical if loader and alone and _is_short(loader) else account.least
     # Without a DataLoader an inference loop waits for requests, which nobody has sent yet.
-    if lost < account.least or (loader is None and not facts.loop.trains):
-        return None
-    alone = loader is not None and not loader.workers
-    if loader and alone and lost < LIMITS.critical and _is_short(loader):
+    if lost < least or (loader is None and not facts.loop.trains):
         return None
     inside = sampled_workers(facts)
     hands_over = inside is not None and inside.hands_over
-    owner = facts.summary.owner("data_wait" if loader is None or alone else WORKER_MAKING)
+    owner = facts.summary.owner("data_wait" if alone else WORKER_MAKING)
     changes = _loader_changes(account, facts, owner, hands_over=hands_over)
     if not changes:
         return None

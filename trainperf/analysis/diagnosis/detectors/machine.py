@@ -124,7 +124,7 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
         changes=(
             Use(
                 change="leave_room"
-                if change == "room_in_memory" and facts.device.unified
+                if change == "room_in_memory" and facts.run.backend.unified
                 else change
             ),
         ),

@@ -158,8 +158,6 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
     # The largest, one that keeps graphs first.
     holder = max(held, key=lambda each: (each.graphs >= least, each.size_bytes), default=None)
     graphs = holder is not None and holder.graphs >= least
-    if not graphs and (slope is None or room is None or not long_enough(facts)):
-        return None
     held_bytes = 0.0 if holder is None else holder.size_bytes / facts.run.steps
     # What a graph keeps alive comes on top of what is held.
     per_step = held_bytes if slope is None else slope.value or 0.0
@@ -168,7 +166,7 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
     step_s = facts.value(STEP_MEAN_S) or math.inf
     lasts_s = math.inf if room is None or not per_step else room / per_step * step_s
     # A fit of ordinary length is over within a week.
-    if not graphs and lasts_s > 7 * DAY_S:
+    if not graphs and (slope is None or not long_enough(facts) or lasts_s > 7 * DAY_S):
         return None
     name = "" if holder is None else holder.name
     change = "detach" if graphs else "clear_what_gathers" if name else "find_the_leak"
@@ -252,7 +250,7 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     retried = steps >= LIMITS.steps and retries >= max(3, steps / 1000)
     torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
     # TraceML's pressure bands: 0.92 and 0.97.
-    grows = torn and facts.device.growing
+    grows = torn and facts.run.backend.growing
     full = used / capacity >= 0.92 or (torn and not grows)
     changes = all_that_hold(
         (Use(change="room_for_allocator"), retried),

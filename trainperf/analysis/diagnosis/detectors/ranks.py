@@ -3,7 +3,7 @@
 from math import ceil, inf
 from statistics import median
 
-from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
+from trainperf.analysis.diagnosis.account import WORK, Claim, Meeting, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.code import of_plain_code
 from trainperf.analysis.diagnosis.detectors.lines import sampled
@@ -282,10 +282,9 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only no_reduction SCRIPT` is the ceiling; a trace shows the
     collectives.
     """
-    meeting, needed = account.meetings.get("backward"), 1 - redundant(facts)
+    meeting, needed = account.meetings.get("backward", Meeting()), 1 - redundant(facts)
     # What operators of backward have claimed is no wait after it.
-    tail_s = 0.0 if meeting is None else needed * meeting.transfer_s
-    tail_s = min(tail_s, account.spent("backward"))
+    tail_s = min(needed * meeting.transfer_s, account.spent("backward"))
     exposed_s = (account.device and account.device.communication_s) or 0.0
     if account.share(tail_s) < LIMITS.notable and account.share(exposed_s) < LIMITS.worth:
         return None

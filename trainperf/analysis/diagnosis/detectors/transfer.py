@@ -79,7 +79,7 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
     change = first_that_holds(
         ("hooks_of_transfer", account.device is None),
-        ("pin_memory", pinned == 0 and not facts.device.unified),
+        ("pin_memory", pinned == 0 and not facts.run.backend.unified),
         ("send_smaller", True),
     )
     return Cause(

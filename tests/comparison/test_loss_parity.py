@@ -9,11 +9,7 @@ import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summary.loss_parity import (
-    LossCurve,
-    compare_losses,
-    curve_of,
-)
+from trainperf.comparison.loss_parity import LossCurve, compare_losses, curve_of
 
 
 def curve(level: float, *, batch: int = 8, steps: int = 400, drop: float = 4.0) -> LossCurve:

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.job_block import JobBlock
 from trainperf.core.arrays import Column
-from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.phases import PHASES, Tag
+from trainperf.core.steps.block import StepBlock
 
 
 MOST_STEPS = 65_536
@@ -23,9 +23,9 @@ class LeadSteps:
         self._kept = np.empty((0, HOST + len(PHASES)))
         self._recent: list[Column] = []
 
-    def observe(self, job: JobBlock) -> None:
+    def observe(self, steps: StepBlock) -> None:
         """Take the next steps; of an imported log those that show no mean."""
-        block = job.first.single()
+        block = steps.single()
         sizes = [block.index, block.tags, *map(block.values, ("tokens_padded", "samples"))]
         host_s = [block.host_ns(phase) / 1e9 for phase in PHASES]
         self._recent.append(np.column_stack([*sizes, *host_s]))
@@ -43,9 +43,9 @@ class LeadSteps:
         rows = self.rows()[-MOST_STEPS:]
         return rows[~tagged(rows, without)]
 
-    def steady(self) -> frozenset[int]:
-        """Numbers of the steady steps among the latest ones."""
-        return frozenset(self.latest(DISQUALIFYING)[:, INDEX].astype(int).tolist())
+    def numbers(self, without: int = 0) -> frozenset[int]:
+        """Numbers of the latest ones that have none of these tags."""
+        return frozenset(self.latest(without)[:, INDEX].astype(int).tolist())
 
 
 def tagged(rows: Column, tags: int) -> npt.NDArray[np.bool_]:

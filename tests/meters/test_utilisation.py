@@ -9,16 +9,15 @@ from support.light import make_audit, make_use, write_audit
 from support.runs import WARMUP_STEPS, RankSpec, make_run_dir, make_step, make_steps
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.lead_steps import LeadSteps
-from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import read_documents
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
 from trainperf.meters.fold import Reading
+from trainperf.meters.lead_steps import LeadSteps
+from trainperf.meters.utilisation import utilisation
 
 
 TERA = 10**12
@@ -50,7 +49,7 @@ def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
     steps = LeadSteps()
     for part in (records[:25], records[25:]):
-        steps.observe(JobBlock.of([block_of(part)]))
+        steps.observe(block_of(part))
     return utilisation(steps, read_documents(run))
 
 

@@ -7,13 +7,13 @@ reported.
 
 import numpy as np
 
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, SAMPLES, TOKENS, LeadSteps
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.machine.chips import chip_of
 from trainperf.core.phases import DISQUALIFYING
 from trainperf.core.readings import FLOPS_PER_S, HFU, MFU
 from trainperf.meters.fold import NO_STEADY_STATE, Reading
+from trainperf.meters.lead_steps import HOST, INDEX, SAMPLES, TOKENS, LeadSteps
 
 
 NOT_AUDITED = "no FLOP count was made of this model"
