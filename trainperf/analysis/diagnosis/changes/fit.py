@@ -168,10 +168,9 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="lighten_pause",
         of=("epoch_boundary", "shutdown"),
-        advice="Make {name} cheaper, or run it less often",
+        advice="Make {name} cheaper, or have it do less",
         how="one call for whole arrays in place of a loop over values, a dict or a set in place of "
-        "a list that is searched; or run it {fewer} × less often, on 1/{fewer} of the data, or in "
-        "the background",
+        "a list that is searched; or less often, on 1/{fewer} of the data, or in the background",
         realises=0.9,
         source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
         confirm="trainperf report: the pause takes at most 5 % of the fit",
